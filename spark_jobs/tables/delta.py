@@ -92,6 +92,8 @@ class DeltaTable:
 
         if (self._table.transaction_version(self._name) or 0) != self._number:  # the table was made or read anew
             raise self._refused("the offsets have changed")
+        assert self._directory is not None
+        self._directory.sync()
         ends = {self._name: self._number + 1, **{self._identifier(key): end for key, end in offsets.items()}}
         actions = [self._add(attempt, file) for attempt in written for file in attempt.files]
         actions += map(self._remove, replaced)

@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from spark_jobs.load_output import sync, sync_tree
+
 DATA = "data"
 
 
@@ -32,6 +34,14 @@ class RunDirectory:
     def relative(self, path: str) -> str:
         """A path below this directory as a path below the table's location."""
         return self.below + path.removeprefix(self.path)
+
+    def sync(self) -> None:
+        """Brings all files below it to the disk, and their names up to the table's location: a commit may outlive a
+        power cut only with them. Other file systems than the local one see to that themselves."""
+        if "://" not in self.path:
+            sync_tree(self.path)
+            sync(os.path.dirname(self.path))
+            sync(self.path.removesuffix(f"/{self.below}"))
 
     def discard(self) -> None:
         """Removes it with all files, as far as the file system lets it."""

@@ -87,6 +87,8 @@ class IcebergTable:
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
+        assert self._directory is not None
+        self._directory.sync()
         io, metadata = self._table.io, self._table.metadata
         files = [parquet_file_to_data_file(io, metadata, path) for path in self._paths(written)]
         for _ in range(1 if replaced else _TRIES):  # what is replaced may have changed with the table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ pytest.importorskip("deltalake", reason="needs the extra 'tables'")
 
 from kafkalite.common.errors import ConfigError
 from spark_jobs import load as load_job
+from spark_jobs import load_output
 from spark_jobs.job import add_source, new_parser, source_options
 from spark_jobs.load_task import Written
 from spark_jobs.tables.options import TABLE_FORMATS, add_table, maintain, open_table
@@ -117,6 +119,39 @@ def test_a_task_that_is_tried_again_leaves_nothing_twice(load: Load, monkeypatch
     monkeypatch.setattr(load_job, "write_split", twice)
     load.run()
     assert load.offsets() == [(0, n) for n in range(6)]
+
+
+def test_data_files_are_on_the_disk_before_the_commit(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[str] = set()
+
+    def fsync(fd: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{fd}"))
+
+    load.topics.write(records(0, 6))
+    monkeypatch.setattr(load_output.os, "fsync", fsync)
+    load.run()
+    files = [str(one) for one in load.place.rglob("part-*.parquet")]
+    assert files
+    for path in files:
+        below = os.path.relpath(path, load.place).partition("/data/")[2].split("/")
+        table = path.removesuffix("/".join(["", "data", *below]))
+        names = ["/".join([table, "data", *below[:depth]]) for depth in range(len(below) + 1)]
+        assert {table, *(name.rstrip("/") for name in names)} <= synced
+
+
+def test_files_that_do_not_get_to_the_disk_are_not_committed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(fd: int) -> None:
+        raise OSError(errno.EIO, "the disk is gone")
+
+    load.topics.write(records(0, 6))
+    load.run()
+    load.topics.write(records(6, 9), base_offset=6)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="the disk is gone"):
+        patch.setattr(load_output.os, "fsync", fsync)
+        load.run()
+    assert load.offsets() == [(0, n) for n in range(6)]
+    load.run()
+    assert load.offsets() == [(0, n) for n in range(9)]
 
 
 def test_of_two_loads_at_a_time_one_is_refused(load: Load) -> None:
