@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,23 @@ def read_table(kind: str, place: Path | str, name: str = "orders") -> Any:
     from deltalake import DeltaTable
 
     return DeltaTable(f"{place}/{name}").to_pyarrow_table()
+
+
+def spark_rows(kind: str, place: Path | str, spark: Any) -> Any:
+    """All rows as Spark's Parquet reader sees them in the files that the table's library names, as an Arrow table.
+    The readers of Iceberg and Delta for Spark do not run on the Spark of these tests."""
+    from spark_jobs.tables.snapshot import read_snapshot
+
+    words = table_options(kind, place)
+    options = argparse.Namespace(
+        format=kind,
+        input=words[words.index("--output") + 1],
+        catalog=[words[at + 1] for at, word in enumerate(words) if word == "--catalog"],
+        snapshot=None,
+        as_of=None,
+    )
+    rows = read_snapshot(spark, options)
+    return rows.withColumn("partition", rows["partition"].cast("int")).toArrow()
 
 
 def duckdb_rows(kind: str, place: Path | str) -> Any:

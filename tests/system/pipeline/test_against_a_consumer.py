@@ -21,7 +21,7 @@ pytest.importorskip("deltalake", reason="needs the extra 'tables': ./dev setup")
 import pyarrow as pa
 
 from spark_jobs import latest, load
-from tests.support.lake import duckdb_rows, read_table, table_options
+from tests.support.lake import duckdb_rows, read_table, spark_rows, table_options
 from tests.support.reader.stock_consumer import Row, StockConsumer
 from tests.support.reader.topic_history import TopicHistory, Writers
 from tests.support.spark_session import pytest_collection_modifyitems, spark
@@ -88,6 +88,7 @@ def test_a_table_has_the_rows_of_a_stock_consumer(
     wanted = sorted(map(expected, rows), key=lambda row: row[:3])
     assert len(wanted) > 10 * TOPICS, "the topics are empty"
     assert found(read_table(kind, tmp_path)) == wanted
+    assert found(spark_rows(kind, tmp_path, spark)) == wanted
     if importlib.util.find_spec("duckdb_extension_iceberg") is None:
         pytest.skip("the libraries read the same rows; DuckDB is not here: run ./dev pipeline")
     assert found(duckdb_rows(kind, tmp_path)) == wanted
