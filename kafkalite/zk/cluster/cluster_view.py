@@ -11,6 +11,7 @@ Source: kafka.controller.ControllerContext, kafka.zk.ZkData.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -96,6 +97,11 @@ class ClusterView:
         """The paths of all nodes, parsed or not."""
         return self._nodes.keys()
 
+    @property
+    def has_pending_topics(self) -> bool:
+        """Whether `apply` has more topics to change in `topics`."""
+        return bool(self._changed_topics)
+
     def node(self, path: str) -> Node | None:
         """The node at `path` as it was read last."""
         return self._nodes.get(path)
@@ -115,15 +121,21 @@ class ClusterView:
         faults, self._faults = self._faults, []
         return faults
 
-    def apply(self, nodes: Iterable[tuple[str, Node | None]] = ()) -> list[tuple[Change, str]]:
-        """Apply nodes, and return the changes for listeners, each once.
+    def apply(
+        self, nodes: Iterable[tuple[str, Node | None]] = (), topics_max: int | None = None
+    ) -> list[tuple[Change, str]]:
+        """Apply nodes, and return the changes for listeners, each once. With `topics_max` only so many topics change in
+        `topics`; later calls follow with the others.
 
         A topic that was deleted and created again meanwhile is first only deleted, so that listeners see the deletion;
         the next call adds the new one. So call it until it returns no changes.
         """
         for path, node in nodes:
             self._ingest(path, node)
-        changed, self._changed_topics = self._changed_topics, {}
+        if topics_max is None:
+            changed, self._changed_topics = self._changed_topics, {}
+        else:
+            changed = {name: self._changed_topics.pop(name) for name in list(islice(self._changed_topics, topics_max))}
         for name, numbers in changed.items():
             self._changes += self._publish(name) if numbers is None else self._publish_states(name, numbers)
         changes, self._changes = self._changes, []

@@ -42,6 +42,7 @@ _PARENTS = (
     *(f"{znode_paths.CONFIG}/{each}" for each in znode_paths.CONFIG_TYPES),
 )
 _APPLIED_AT_ONCE = 200  # nodes in one turn of the loop: some 3 ms
+_PUBLISHED_AT_ONCE = 50  # topics, with their states
 
 
 class ViewReader:
@@ -120,10 +121,17 @@ class ViewReader:
         there = [f"{parent}/{name}" for parent, names in zip(self._parents, found, strict=True) for name in names or ()]
         new = [path for path in there if is_of_interest(path)]
         first = (znode_paths.TOPIC_DELETIONS, znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH)
-        await self._read(list(dict.fromkeys([*first, *new, *self._view.paths])))
-        await self._read_states(self._view.assignments, of_new=True)
+        # at a start topics appear once, with the states of their partitions
+        topics_max = None if self._view.assignments else 0
+        await self._read(list(dict.fromkeys([*first, *new, *self._view.paths])), topics_max)
+        await self._read_states(self._view.assignments, of_new=True, topics_max=topics_max)
+        while topics_max == 0 and self._view.has_pending_topics:
+            for change, name in self._view.apply(topics_max=_PUBLISHED_AT_ONCE):
+                self._notify(change, name)
+            self._applied(())
+            await asyncio.sleep(0)
 
-    async def _read_states(self, names: Iterable[str], *, of_new: bool = False) -> None:
+    async def _read_states(self, names: Iterable[str], *, of_new: bool = False, topics_max: int | None = None) -> None:
         """Reads the states of topics that are new in the view. For a topic whose node never changed (unless `of_new`),
         watches report the states."""
         known = [(name, topic) for name in dict.fromkeys(names) if (topic := self._view.assignments.get(name))]
@@ -133,7 +141,7 @@ class ViewReader:
             if of_new or one.node.version
             for n in one.value.partitions
         ]
-        await self._read([path for path in wanted if path not in self._view.paths])
+        await self._read([path for path in wanted if path not in self._view.paths], topics_max)
 
     def _complete(self, deletions: Node | None) -> None:
         """After reading: the view has everything up to `deletions`, the count of deleted topics; and everything, if
@@ -155,10 +163,10 @@ class ViewReader:
             and znode_paths.topic(name) not in self._changed
         }
 
-    async def _read(self, wanted: list[str]) -> None:
+    async def _read(self, wanted: list[str], topics_max: int | None = None) -> None:
         nodes = await self._readable(wanted)
         for first in range(0, len(nodes), _APPLIED_AT_ONCE):
-            self._apply(nodes[first : first + _APPLIED_AT_ONCE])
+            self._apply(nodes[first : first + _APPLIED_AT_ONCE], topics_max)
             if first + _APPLIED_AT_ONCE < len(nodes):
                 await asyncio.sleep(0)
 
@@ -174,14 +182,14 @@ class ViewReader:
                 self._unreadable.add(refusal.path)
                 logger.warning("%s in ZooKeeper may not be read and is ignored: %s", refusal.path, refusal)
 
-    def _apply(self, nodes: Sequence[tuple[str, Node | None]]) -> None:
+    def _apply(self, nodes: Sequence[tuple[str, Node | None]], topics_max: int | None = None) -> None:
         ordered = (znode_paths.deleted_topic_of(path) for path, node in nodes if node is not None)
         self.ordered.update(name for name in ordered if name is not None)
-        changes = self._view.apply(nodes)
+        changes = self._view.apply(nodes, topics_max)
         while changes:
             for change, name in changes:
                 self._notify(change, name)
-            changes = self._view.apply()
+            changes = self._view.apply(topics_max=topics_max)
         for fault in self._view.take_faults():
             logger.warning("%s in ZooKeeper is not understood and is ignored: %s", fault.path, fault.reason)
         self._applied([path for path, _ in nodes])
