@@ -9,9 +9,10 @@ Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from weakref import WeakValueDictionary
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
@@ -62,6 +63,15 @@ class TopicAdmin:
         if is_explicit and self._metadata.is_shared:
             return wanted
         return min(wanted, max(len(self._metadata.brokers), 1))
+
+    async def catch_up(self, names: Iterable[str] = ()) -> None:
+        """Take over what other brokers have changed until now, as far as that can be done soon: a client that has its
+        answer from one may ask another. Of `names`, those that the cluster has are known here then."""
+        await self._metadata.catch_up_with_others()
+        for name in tuple(names):
+            if name in self._metadata.topics and name not in self._replicas.by_name:
+                with contextlib.suppress(KafkaError):  # whatever is wrong is logged, and told to those who use it
+                    await self._applier.reconcile(name)
 
     async def create(
         self,

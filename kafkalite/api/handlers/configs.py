@@ -93,7 +93,19 @@ class ConfigApi(NamedTuple):
 
     def describe_configs(
         self, request: wire.DescribeConfigsRequest, context: RequestContext
+    ) -> wire.DescribeConfigsResponse | Awaitable[wire.DescribeConfigsResponse]:
+        if self.metadata.is_shared:
+            return self._caught_up(request, context)
+        return self._described(request, context)
+
+    async def _caught_up(
+        self, request: wire.DescribeConfigsRequest, context: RequestContext
     ) -> wire.DescribeConfigsResponse:
+        """As with Kafka, which reads ZooKeeper, an answer has what another broker has acknowledged before."""
+        await self.topic_admin.catch_up(each.resource_name for each in request.resources if each.resource_type == TOPIC)
+        return self._described(request, context)
+
+    def _described(self, request: wire.DescribeConfigsRequest, context: RequestContext) -> wire.DescribeConfigsResponse:
         # A resource that is named twice is answered once, since clients keep the answers by resource. Otherwise five
         # bytes of a request would become a hundred kilobytes of response.
         resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}

@@ -68,6 +68,29 @@ class MetadataApi(NamedTuple):
     def metadata(
         self, request: wire.MetadataRequest, context: RequestContext
     ) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
+        if self.cluster.is_shared and self._may_lack(request):
+            return self._caught_up(request, context)
+        return self._known(request, context)
+
+    def _may_lack(self, request: wire.MetadataRequest) -> bool:
+        """Whether another broker may have created or deleted a topic that the request is about."""
+        by_name, by_id = self.replica_manager.by_name, self.replica_manager.by_id
+        return request.topics is None or any(
+            topic.name not in by_name if topic.topic_id == ZERO_UUID else topic.topic_id not in by_id
+            for topic in request.topics
+        )
+
+    async def _caught_up(self, request: wire.MetadataRequest, context: RequestContext) -> wire.MetadataResponse:
+        asked = request.topics
+        await self.topic_admin.catch_up(
+            self.cluster.topics if asked is None else [topic.name for topic in asked if topic.name is not None]
+        )
+        response = self._known(request, context)
+        return response if isinstance(response, wire.MetadataResponse) else await response
+
+    def _known(
+        self, request: wire.MetadataRequest, context: RequestContext
+    ) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
         version = context.api_version
         by_name = self.replica_manager.by_name
         if request.topics is None or (version == 0 and not request.topics):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kafkalite.common.clock import Clock
+from kafkalite.common.clock import Clock, within
 from kafkalite.common.errors import ConfigError, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
@@ -36,6 +36,7 @@ from kafkalite.zk.znodes import security_nodes, znode_paths
 
 logger = logging.getLogger(__name__)
 
+_CATCH_UP_LIMIT_MS = 500  # then a request is answered from what is known
 _CHANGE_TIMEOUT_MS = 30_000  # for the controller to act on a change; clients wait as long
 PathListener = Callable[[Iterable[str]], None]
 
@@ -96,6 +97,7 @@ class ZooKeeperMetadata(cluster_metadata.ClusterMetadata):
         )
         self.session = lifecycle.session
         self.writes: ClusterWrites = ClusterWrites(lifecycle, view, change_timeout_ms)
+        self._clock = clock
         self._isr_change_notification = IsrChangeNotification(lifecycle.session, clock)
         self.isr_writes = IsrWrites(lifecycle, view, self._isr_change_notification.add)
 
@@ -146,6 +148,14 @@ class ZooKeeperMetadata(cluster_metadata.ClusterMetadata):
         """Apply all changes that the session has reported so far, and so every change before ZooKeeper's last answer.
         Raises Unavailable, OperationFailed."""
         await self.lifecycle.reader.refresh()
+
+    async def catch_up_with_others(self) -> None:
+        async def catch_up() -> None:
+            await self.session.sync()
+            await self.catch_up()
+
+        with suppress(Unavailable, OperationFailed, TimeoutError):
+            await within(self._clock, _CATCH_UP_LIMIT_MS, catch_up())
 
     # -- from start to stop
 

@@ -28,7 +28,6 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 HEADERS = (("trace", b"7f"), ("trace", b"80"), ("empty", b""))
 ADMINISTERED = {
-    "brokers": 1,
     "retention.ms": "3600000",
     "max.message.bytes": "2000000",
     "partitions": 3,
@@ -98,7 +97,7 @@ def same_records(found: list[Seen], expected: list[Seen]) -> None:
 def codecs_on_disk(data_dir: Path, topic: str) -> Counter[str]:
     """How many batches of a topic were written with which codec."""
     found: Counter[str] = Counter()
-    for path in data_dir.glob(f"{topic}-[0-9]*/*.log"):
+    for path in data_dir.glob(f"**/{topic}-[0-9]*/*.log"):  # several processes have a directory each
         data, start = path.read_bytes(), 0
         while start < len(data):
             header = parse_header(data, start)
@@ -219,6 +218,7 @@ class Encounter:
             if step not in untold:
                 assert facts.get(step) == expected, f"{step}: {facts.get(step)!r} instead of {expected!r}"
         metadata = self.confluent.admin().list_topics(timeout=DEADLINE_S)
+        assert "brokers" in untold or facts.get("brokers") == len(metadata.brokers)
         assert topic in metadata.topics and f"{topic}-new" not in metadata.topics
         start = 0 if "start after the cut" in untold else 3
         assert self.confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S) == (

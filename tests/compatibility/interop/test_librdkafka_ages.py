@@ -121,10 +121,10 @@ def test_kcat_lists_what_is_there(kcat: Callable[[str], Kcat]) -> None:
     cat = kcat("-L: metadata")
     topic = create_topic(cat.encounter.confluent, "listed", 3)
     told = json.loads(cat("-L", "-J"))
-    (broker,) = told["brokers"]
-    assert broker["name"] == cat.words[2]
+    assert cat.words[2] in {broker["name"] for broker in told["brokers"]}
     (found,) = [found for found in told["topics"] if found["topic"] == topic]
-    assert [(p["partition"], p["leader"]) for p in found["partitions"]] == [(n, broker["id"]) for n in range(3)]
+    assert [p["partition"] for p in found["partitions"]] == [0, 1, 2]
+    assert {p["leader"] for p in found["partitions"]} == {broker["id"] for broker in told["brokers"]}
 
 
 def test_kcat_writes_and_reads_keys_headers_and_every_codec(kcat: Callable[[str], Kcat]) -> None:
