@@ -55,7 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--replication-factor", type=whole(1, 32767), metavar="N", help="of new topics (default: the target's)")
     add("--name", default=_NAME, help=f"of the group that shares the partitions (default: {_NAME})")
     add("--instance", default="0", metavar="NAME", help="this process among those with the same --name (default: 0)")
-    add("--commit-interval", type=seconds, default=0.02, metavar="S", help="between two transactions (default: 0.02)")
+    add(
+        "--commit-interval",
+        type=seconds,
+        default=0.02,
+        metavar="S",
+        help="between transactions while it is behind (default: 0.02)",
+    )
     add("--groups-interval", type=seconds, default=5.0, metavar="S", help="between two looks at groups (default: 5)")
     add("--refresh-interval", type=seconds, default=5.0, metavar="S", help="between two looks at topics (default: 5)")
     add("--timeout", type=seconds, default=30.0, metavar="S", help="for an answer of a broker (default: 30)")
