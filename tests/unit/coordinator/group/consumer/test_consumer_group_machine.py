@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from kafkalite.common.errors import ErrorCode, KafkaError
 from tests.support.consumer_group_world import SESSION_MS, Topics, World
 from tests.support.group_clients import COOPERATIVE, EAGER, ClassicClient, ConsumerClient
+from tests.support.manual_clock import ManualClock
 
 NAMES = ["foo", "bar", "baz"]
 REGEXES = ["", "ba.", "foo|baz", ".*"]
@@ -49,6 +50,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.clients = {slot: self.new_client(slot, is_classic=slot in classic) for slot in SLOTS}
         self.group_epoch = 0
         self.seen = None
+        self.last_read = None
 
     def new_client(self, slot, topics=("foo",), regex="", *, is_classic):
         self.count += 1
@@ -193,12 +195,18 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert _state(self.read(len(self.world.log)).group()) == _state(group)
 
     def read(self, count):
-        """Another world, whose log is the beginning of this one's."""
+        """Another world, whose log is the beginning of this one's. It has a clock of its own, and is the same as long
+        as nothing was written and no time has passed."""
+        begin = self.world.log[:count], self.world.clock.wall_ms()
+        if self.last_read is not None and self.last_read[0] == begin:
+            return self.last_read[1]
         other = World.__new__(World)
         other.__dict__ |= self.world.__dict__
-        other.log, other.held, other.resolving = self.world.log[:count], [], []
+        other.log, other.held, other.resolving = list(begin[0]), [], []
+        other.clock = ManualClock(begin[1])
         other._start()
-        return other.load()
+        self.last_read = begin, other.load()
+        return other
 
     @invariant()
     def descriptions_tell_what_is_stored(self):
