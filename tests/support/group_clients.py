@@ -75,6 +75,7 @@ class ConsumerClient(GroupClient):
     def __init__(self, world, member_id, instance_id, topics, regex):
         super().__init__(world, member_id, instance_id, topics, regex)
         self.epoch = 0
+        self.interval_ms = 0  # until its next heartbeat, as it was told
         self.is_heard = True  # nothing was lost since its last answer
         self.has_news = False  # it has another subscription than it said last
 
@@ -111,6 +112,7 @@ class ConsumerClient(GroupClient):
             assert answer.member_epoch >= self.epoch
             self.is_settled = answer.member_epoch == self.epoch and self.is_heard
             self.epoch, self.is_heard = answer.member_epoch, True
+            self.interval_ms = answer.heartbeat_interval_ms
             if answer.assignment is not None:
                 self.take((each, index) for each, some in answer.assignment.items() for index in some)
             else:
