@@ -12,14 +12,15 @@ from enum import Enum
 from kafkalite.coordinator.runtime.effects import SetTimer
 
 NEVER_MS = 1 << 62
-_WAITING_PART = 10
+_WAITING_PART, _WAITING_MIN_MS = 10, 20
 
 
 def waiting_interval_ms(interval_ms: int) -> int:
     """The heartbeat interval of a member that waits for what only a heartbeat tells it: partitions that others have to
-    give up, a target that is still to come. A tenth of the group's, so that partitions without an owner get one soon.
-    Kafka leaves such a member its whole interval."""
-    return max(1, interval_ms // _WAITING_PART)
+    give up, a target that is still to come. A tenth of the group's, so that partitions without an owner get one soon,
+    but 20 ms at least if that is no longer: heartbeats of 50 members every 5 ms took more CPU and no less time. Kafka
+    leaves such a member its whole interval."""
+    return min(interval_ms, max(_WAITING_MIN_MS, interval_ms // _WAITING_PART))
 
 
 class Wait(Enum):

@@ -112,10 +112,11 @@ def test_a_member_is_to_ask_soon_for_the_topics_of_a_new_expression(world):
     assert interval_ms(world.beat("m2", world.member("m2").current.epoch)) == 5_000
 
 
-def test_no_interval_is_shorter_than_a_millisecond():
-    world = World(Topics(foo=2), heartbeat_interval_ms=5).load()
+@pytest.mark.parametrize(("usual_ms", "short_ms"), ((5, 5), (50, 20), (1_000, 100)))
+def test_a_short_interval_is_twenty_milliseconds_or_a_tenth(usual_ms, short_ms):
+    world = World(Topics(foo=2), heartbeat_interval_ms=usual_ms).load()
     world.join("m1", "foo")
-    assert interval_ms(world.join("m2", "foo")) == 1
+    assert interval_ms(world.join("m2", "foo")) == short_ms
 
 
 def test_a_full_heartbeat_is_told_its_assignment_again(world):
