@@ -28,6 +28,7 @@ from tests.support.schema_registry import Registry, schema_registry
 from tests.support.wait import DEADLINE_S
 
 MORE_BYTES_MAX = 64 << 20  # of the console and its decoders; of 20,000 records ten have 10 MB
+LARGE_COPIES = 15  # of a record of 10 MB, which a command holds as bytes, as text and with its escapes
 WARM = 200
 SELF = {"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]}
 HOLDS = {"type": "record", "name": "H", "fields": [{"name": "always", "type": "H"}]}
@@ -133,12 +134,17 @@ def test_every_record_is_shown_and_memory_stays(process: ConsoleProcess, count: 
 
 @pytest.mark.timeout(1800)
 def test_expressions_go_through_any_record(process: ConsoleProcess, count: int) -> None:
-    with httpx.Client(base_url=process.url, timeout=DEADLINE_S) as client:
-        query = {"from": "beginning", "filter": "value.all(a, a.all(b, b == 1)) || key == 'x'"}
-        query |= {"max_records": "1000000", "max_bytes": str(1 << 32)}
+    query = {"from": "beginning", "filter": "value.all(a, a.all(b, b == 1)) || key == 'x'"}
+    query |= {"max_records": "1000000", "max_bytes": str(1 << 32)}
+    with httpx.Client(base_url=process.url, timeout=DEADLINE_S) as client, Visits(process.url) as visits:
+        client.get("/api/topics/hostile/messages", params={**query, "max_records": str(WARM)})
+        before = resident_bytes(process.pid)
         text = client.get("/api/topics/hostile/messages", params=query).text
-        done = json.loads(text.rsplit("data: ", 1)[1])
+        more = resident_bytes(process.pid) - before
+    done = json.loads(text.rsplit("data: ", 1)[1])
     assert done["scanned"] >= min(count, 50) and done["reason"] in ("end", "limit", "max_ms"), done
+    assert more <= MORE_BYTES_MAX, more
+    print(f"expressions: {more / (1 << 20):.1f} MiB more, {visits.count} other pages, {visits.longest_s:.2f} s")
 
 
 class Visits:
@@ -167,15 +173,52 @@ class Visits:
                 self.count += 1
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
-def test_the_command_prints_every_record(broker: Broker, count: int, options: list[str]) -> None:
-    command = [sys.executable, "-m", "kafkalite", "consume", "hostile", "-b", broker.bootstrap_servers]
-    command += [*options]
+COMMAND = """
+import sys
+from kafkalite.cli.main import main
+code = main(sys.argv[1:])
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")), file=sys.stderr)
+sys.exit(code)
+"""
+"""A command that ends with the KiB of memory that it had at most: what the system counts for it begins with the size
+of the process that has started it."""
+
+
+def told(*words: str) -> tuple[bytes, int]:
+    """The output of a command that ends well, and the most memory that it had."""
+    command = [sys.executable, "-c", COMMAND, *words]
     done = subprocess.run(command, capture_output=True, env=environment(), timeout=DEADLINE_S, check=False)
     assert done.returncode == 0 and b"Traceback" not in done.stderr, done.stderr[-2000:]
+    return done.stdout, int(done.stderr.split()[-1]) << 10
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["text", "json"])
+def test_consume_prints_every_record(broker: Broker, count: int, options: list[str]) -> None:
+    words = ["consume", "hostile", "-b", broker.bootstrap_servers, *options]
+    _, usual_bytes = told(*words, "--count", str(WARM))
+    out, bytes_max = told(*words)
     if options:  # as text, values go into a pipe as they are
-        assert [json.loads(line)["offset"] for line in done.stdout.splitlines()] == list(range(count))
+        assert [json.loads(line)["offset"] for line in out.splitlines()] == list(range(count))
+    print(f"consume {options}: {(bytes_max - usual_bytes) / (1 << 20):.1f} MiB more")
+    assert bytes_max - usual_bytes <= MORE_BYTES_MAX + (LARGE_COPIES * large_bytes(count) if options else 0)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_read_writes_every_record(broker: Broker, count: int, form: str) -> None:
+    words = ["read", "hostile", "--data-dir", str(broker.data_dir), "-f", form, "--columns", "offset,key,value"]
+    _, usual_bytes = told(*words, "--ending-offsets", json.dumps({"hostile": {"0": WARM}}))
+    out, bytes_max = told(*words)
+    if form == "jsonl":
+        assert [json.loads(line)["offset"] for line in out.splitlines()] == list(range(count))
+    print(f"read {form}: {(bytes_max - usual_bytes) / (1 << 20):.1f} MiB more")
+    assert bytes_max - usual_bytes <= MORE_BYTES_MAX + LARGE_COPIES * large_bytes(count)
+
+
+def large_bytes(count: int) -> int:
+    """The size of the largest record of so many."""
+    return max(len(one.value) for one in hostile_records(count, seed=3))
 
 
 def test_the_test_kit_reads_every_record(broker: Broker, count: int) -> None:
