@@ -1,8 +1,7 @@
 """Partitions from a source to its target: fetches that wait at each leader, and a transaction for what they bring.
 
 A leader of the source always has the next fetch while the batches of the last one are on their way to the target. The
-transaction is committed when the source has nothing more at the moment, but no sooner after the last commit than that
-one took; while there is more, after an interval, or when it is large.
+transaction is committed when the source has nothing more at the moment (`CommitPace`), or when it is large.
 Source: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-447.
 """
 
@@ -47,6 +46,38 @@ class _Waiting(NamedTuple):
     asked: Mapping[TopicPartition, int]
 
 
+class CommitPace:
+    """Decides when the open transaction is committed. `is_behind`: the source had more than what was fetched since the
+    last commit.
+
+    While it is behind, an interval is between two commits. Otherwise that would be time for which records wait: they
+    wait only as long as the last commit took, so that no more than half of the time is spent on commits, and a tenth of
+    the interval at the least."""
+
+    def __init__(self, interval_s: float, transaction_bytes: int, now_s: float) -> None:
+        self.is_behind = False
+        self._interval_s = interval_s
+        self._transaction_bytes = transaction_bytes
+        self._committed_s = now_s
+        self._took_s = 0.0
+
+    def left_s(self, now_s: float, size_bytes: int, has_records: bool) -> float:
+        """The time until a commit is due: none after a quiet while, and when the transaction is large."""
+        if size_bytes >= self._transaction_bytes:
+            return 0.0
+        if not has_records:
+            interval_s = _SKIPS_COMMITTED_S
+        elif self.is_behind:
+            interval_s = self._interval_s
+        else:
+            interval_s = min(self._interval_s, max(self._took_s, self._interval_s / 10))
+        return max(0.0, self._committed_s + interval_s - now_s)
+
+    def on_committed(self, began_s: float, now_s: float) -> None:
+        self._committed_s, self._took_s = now_s, now_s - began_s
+        self.is_behind = False
+
+
 class Copier:
     """Copies the assigned partitions. Raises Unanswered, WriteFailed if a cluster is away or refuses; the object is of
     no use then. Faults of one partition stay with it."""
@@ -70,17 +101,13 @@ class Copier:
         self._progress = progress
         self._source_name = source_name
         self._retries = retries
-        self._commit_interval_s = commit_interval_ms / 1000
-        self._transaction_bytes = transaction_bytes
+        self._pace = CommitPace(commit_interval_ms / 1000, transaction_bytes, retries.monotonic_s())
         self._fetch_bytes = fetch_bytes
         self._member = NO_MEMBER
         self._partitions: dict[TopicPartition, CopiedPartition] = {}
         self._waiting: dict[int, _Waiting] = {}
         self._needs_metadata = False
         self._turn = 0
-        self._committed_s = retries.monotonic_s()
-        self._commit_took_s = 0.0
-        self._is_behind = False  # since the last commit
 
     # --- assignment
 
@@ -149,31 +176,21 @@ class Copier:
             self._receive(broker_id)
         if self._left_s() <= 0:
             self.commit()
-        elif self._is_behind:
+        elif self._pace.is_behind:
             self._transaction.send()
 
     def commit(self) -> None:
         """Commits what is copied so far."""
         began_s = self._retries.monotonic_s()
         self._transaction.commit(self._member)
-        self._committed_s = self._retries.monotonic_s()
-        self._commit_took_s = self._committed_s - began_s
-        self._is_behind = False
+        self._pace.on_committed(began_s, self._retries.monotonic_s())
 
     def _left_s(self) -> float:
-        """The time until a commit is due: none after a quiet while, and when the transaction is large."""
+        """The time until a commit is due."""
         transaction = self._transaction
         if transaction.began_s is None:
             return float("inf")
-        if transaction.size_bytes >= self._transaction_bytes:
-            return 0.0
-        if not transaction.has_records:
-            interval_s = _SKIPS_COMMITTED_S
-        elif self._is_behind:
-            interval_s = self._commit_interval_s
-        else:
-            interval_s = min(self._commit_interval_s, self._commit_took_s)
-        return max(0.0, self._committed_s + interval_s - self._retries.monotonic_s())
+        return self._pace.left_s(self._retries.monotonic_s(), transaction.size_bytes, transaction.has_records)
 
     def _ready(self, wait_s: float) -> list[int]:
         """The brokers whose response arrives within `wait_s`."""
@@ -234,7 +251,7 @@ class Copier:
         self._fetch_where_idle()  # before the batches are sent: the source works meanwhile
         for one, batches in brought:
             self._transaction.add(one, batches)
-            self._is_behind |= bool(one.counts.lag)
+            self._pace.is_behind |= bool(one.counts.lag)
 
     def _reposition(self, one: CopiedPartition) -> None:
         """The source has deleted the records at the position, or lost them."""
