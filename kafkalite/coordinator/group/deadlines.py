@@ -15,12 +15,12 @@ NEVER_MS = 1 << 62
 _WAITING_PART, _WAITING_MIN_MS = 10, 20
 
 
-def waiting_interval_ms(interval_ms: int) -> int:
+def waiting_interval_ms(interval_ms: int, no_news_ms: int = 0) -> int:
     """The heartbeat interval of a member that waits for what only a heartbeat tells it: partitions that others have to
     give up, a target that is still to come. A tenth of the group's, so that partitions without an owner get one soon,
-    but 20 ms at least if that is no longer: heartbeats of 50 members every 5 ms took more CPU and no less time. Kafka
-    leaves such a member its whole interval."""
-    return min(interval_ms, max(_WAITING_MIN_MS, interval_ms // _WAITING_PART))
+    but 20 ms at least if that is no longer: heartbeats of 50 members every 5 ms took more CPU and no less time. It is
+    longer if there can be nothing new for `no_news_ms`. Kafka leaves such a member its whole interval."""
+    return min(interval_ms, max(_WAITING_MIN_MS, interval_ms // _WAITING_PART, no_news_ms))
 
 
 class Wait(Enum):

@@ -51,7 +51,8 @@ NO_ASSIGNMENT_YET = Explained(
 
 SOONER = Explained(
     "a member that waits for partitions or tasks of others, for its target (of a share group, too) or for the topics "
-    "of a new regular expression is to send its next heartbeat after a tenth of the interval",
+    "of a new regular expression is to send its next heartbeat after a tenth of the interval, or when the next target "
+    "may be made",
     "only a heartbeat can tell it, and Kafka leaves it, and what it is to get, its whole interval",
     "heartbeat_interval_ms",
 )

@@ -180,7 +180,7 @@ class ConsumerGroup(Group):
         if request.member_epoch == JOINED_EPOCH or request.is_full or current.assigned != member.current.assigned:
             assignment = current.assigned
         member_now = self.tables.members[member.member_id]
-        interval_ms = self.members.waiting_members.heartbeat_interval_ms(member_now, config)
+        interval_ms = self.members.waiting_members.heartbeat_interval_ms(member_now, config, now.wall_ms)
         result = HeartbeatResult(ErrorCode.NONE, None, member.member_id, current.epoch, interval_ms, assignment)
         return result, regexes
 

@@ -94,16 +94,15 @@ class WaitingMembers:
             and member.current.epoch == tables.target_epoch
         )
 
-    def heartbeat_interval_ms(self, member: ConsumerMember, config: ConsumerGroupConfig) -> int:
+    def heartbeat_interval_ms(self, member: ConsumerMember, config: ConsumerGroupConfig, wall_ms: int = 0) -> int:
         """The time until the member's next heartbeat: less than usual while it waits. One with partitions to give up
-        does not wait: its heartbeat follows when it has done so."""
+        does not wait: its heartbeat follows when it has done so. `wall_ms` counts if the next target is to come."""
         tables, state, regex = self._tables, member.current.state, member.subscription.topic_regex
-        if (
-            state is MemberState.UNRELEASED
-            or (tables.target_epoch < tables.group_epoch and state is not MemberState.UNREVOKED)
-            or (regex and regex not in tables.regexes)
-        ):
+        if state is MemberState.UNRELEASED or (regex and regex not in tables.regexes):
             return waiting_interval_ms(config.heartbeat_interval_ms)
+        if tables.target_epoch < tables.group_epoch and state is not MemberState.UNREVOKED:
+            no_news_ms = tables.target_timestamp_ms + config.assignment_interval_ms - wall_ms
+            return waiting_interval_ms(config.heartbeat_interval_ms, no_news_ms)
         return config.heartbeat_interval_ms
 
 

@@ -184,24 +184,27 @@ class ShareGroup(ModernGroup[Step]):
         current = self._reconcile(member.member_id, change, is_resubscribed=is_bumped)
         initialize = self.state_partitions.initialize(change, config.initialize_retry_interval_ms, now.wall_ms)
         is_full = is_join or request.topic_names is not None
-        interval_ms = config.heartbeat_interval_ms
         result = ShareHeartbeatResult(
             ErrorCode.NONE,
             None,
             member.member_id,
             current.epoch,
-            waiting_interval_ms(interval_ms) if self._is_waiting(subscription) else interval_ms,
+            self._interval_ms(subscription, config, now.wall_ms),
             current.partitions if is_full or current.partitions != member.current.partitions else None,
         )
         return result, initialize
 
-    def _is_waiting(self, subscription: ShareSubscription) -> bool:
-        """Whether a member with this subscription waits for its target, or for partitions to get their state."""
-        tables = self.tables
+    def _interval_ms(self, subscription: ShareSubscription, config: ShareGroupConfig, wall_ms: int) -> int:
+        """The time until the next heartbeat of a member with this subscription: less than usual while it waits for its
+        target, or for partitions to get their state."""
+        tables, interval_ms = self.tables, config.heartbeat_interval_ms
         if tables.target_epoch < tables.group_epoch:
-            return True
+            return waiting_interval_ms(
+                interval_ms, tables.target_timestamp_ms + config.assignment_interval_ms - wall_ms
+            )
         initializing = tables.state_partitions.initializing.values()
-        return any(each.name in subscription.topic_names for each in initializing)
+        is_waiting = any(each.name in subscription.topic_names for each in initializing)
+        return waiting_interval_ms(interval_ms) if is_waiting else interval_ms
 
     def _member(self, member_id: str, *, may_be_new: bool = False) -> ShareMember:
         member = self.tables.members.get(member_id)

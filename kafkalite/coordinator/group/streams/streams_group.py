@@ -182,7 +182,7 @@ class StreamsGroup(ModernGroup[Step]):
             None,
             member.member_id,
             current.epoch,
-            self._interval_ms(current, configured, config),
+            self._interval_ms(current, configured, config, now.wall_ms),
             tuple(statuses),
             # a member that says to have others has not heard an answer: Kafka 4.3 leaves it without its tasks
             tasks if is_news or request.owned not in (None, tasks) else None,
@@ -191,13 +191,21 @@ class StreamsGroup(ModernGroup[Step]):
             configured.missing_topics,
         )
 
-    def _interval_ms(self, current: CurrentTasks, configured: ConfiguredTopology, config: StreamsGroupConfig) -> int:
+    def _interval_ms(
+        self, current: CurrentTasks, configured: ConfiguredTopology, config: StreamsGroupConfig, wall_ms: int
+    ) -> int:
         """The time until the next heartbeat: less than usual for a member that waits for others or for its target.
         Missing topics leave it as it is, for the client fails when it has seen them missing for two intervals."""
         tables, interval_ms = self.tables, config.heartbeat_interval_ms
-        is_early = tables.target_epoch < tables.group_epoch and current.state is not StreamsMemberState.UNREVOKED
-        is_waiting = is_early or current.state is StreamsMemberState.UNRELEASED
-        return waiting_interval_ms(interval_ms) if is_waiting and configured.is_ready else interval_ms
+        if not configured.is_ready or current.state is StreamsMemberState.UNREVOKED:
+            return interval_ms
+        if current.state is StreamsMemberState.UNRELEASED or self._is_delayed:
+            return waiting_interval_ms(interval_ms)
+        if tables.target_epoch < tables.group_epoch:
+            return waiting_interval_ms(
+                interval_ms, tables.target_timestamp_ms + config.assignment_interval_ms - wall_ms
+            )
+        return interval_ms
 
     # --- the member and the topology of a heartbeat
 
