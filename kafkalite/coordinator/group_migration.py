@@ -15,6 +15,7 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
+from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.group.classic.members import Member
 from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
 from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
@@ -64,7 +65,8 @@ def upgraded(
         raise _refused(classic, "the group size exceeds the consumer group maximum size")
     group = ConsumerGroup(classic.group_id, classic.partition, environment)
     epoch = classic.describe().epoch
-    members = [(each.member_id, *_member_values(classic, each, environment.topics)) for each in classic.members]
+    taken: set[tuple[UUID, int]] = set()
+    members = [(each.member_id, *_member_values(classic, each, environment.topics, taken)) for each in classic.members]
     names = {name for _, subscription, _ in members for name in subscription.topic_names}
     steps: list[Step] = [SetSubscription(member_id, subscription) for member_id, subscription, _ in members]
     steps.append(SetGroupEpoch(epoch, environment.topics.hash_of(names)))
@@ -98,8 +100,14 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def _member_values(classic: ClassicGroup, member: Member, topics: Topics) -> tuple[Subscription, PartitionSet]:
-    """Subscription and target of one member; the latter is its last assignment, of topics that exist."""
+def _member_values(
+    classic: ClassicGroup, member: Member, topics: Topics, taken: set[tuple[UUID, int]]
+) -> tuple[Subscription, PartitionSet]:
+    """Subscription and target of one member; the latter is its last assignment, of topics that exist.
+
+    A rebalance that was broken off has taken back all assignments, but cooperative members still read what they said to
+    own when they joined. Kafka gives these partitions to others at once. `taken` are those of the members before.
+    """
     try:
         subscription = read_subscription(member.metadata(classic.describe().protocol_name))
         assignment = read_assignment(member.assignment) if member.assignment else None
@@ -108,10 +116,17 @@ def _member_values(classic: ClassicGroup, member: Member, topics: Topics) -> tup
     if assignment is not None and assignment.user_data:
         raise _refused(classic, _CUSTOM_ASSIGNOR)
     target: dict[UUID, frozenset[int]] = {}
-    for row in assignment.assigned_partitions if assignment is not None else ():
+    rows = assignment.assigned_partitions if assignment is not None else []
+    if assignment is None and classic.state is not GroupState.STABLE:
+        rows = subscription.owned_partitions
+    for row in rows:
         topic_id = topics.id_of(row.topic)
-        if topic_id is not None and row.partitions:
-            target[topic_id] = frozenset(row.partitions)
+        if topic_id is None:
+            continue
+        free = frozenset(index for index in row.partitions if (topic_id, index) not in taken)
+        taken.update((topic_id, index) for index in free)
+        if free:
+            target[topic_id] = free
     values = Subscription(
         member.instance_id,
         subscription.rack_id or None,
