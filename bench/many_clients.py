@@ -46,6 +46,7 @@ _JAVA_HEAP = "1g"
 _PROGRAM = Path(__file__).with_name("java") / "ManyClients.java"
 _CHUNK = 500
 _POLL_MS = 20
+_FIRST_RECORD_S = 60.0
 _WARM_UP_S = {"c": 1.5, "java": 4.0}
 _COMMON = {"log.segment.delete.delay.ms": "200"}
 _KAFKA_ONLY = {"broker.session.timeout.ms": "3600000"}  # a stopped broker misses its heartbeats to its own controller
@@ -194,8 +195,11 @@ def perform(target: Target, kind: str, value_bytes: int, seconds: float, classes
             running.append(Clients(each))
             stack.callback(running[-1].end)
         _, consumers = running
-        for one in running:
-            one.records()
+        deadline_s = time.monotonic() + _FIRST_RECORD_S
+        while not consumers.records():
+            if time.monotonic() > deadline_s:
+                raise wire.BrokerError(f"no consumer has had a record within {_FIRST_RECORD_S:g} s")
+            time.sleep(0.05)
         time.sleep(_WARM_UP_S[kind])
         before = time.perf_counter(), of.tree.cpu(), target.written(topic), consumers.records()
         time.sleep(seconds)

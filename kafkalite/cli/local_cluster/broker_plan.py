@@ -14,6 +14,8 @@ With --cores the brokers share one machine as the threads of one server would, a
     *.replication.factor             1 of internal topics: a second replica on the same machine protects nothing more
     queued.max.request.bytes, socket.request.max.bytes, log.cleaner.dedupe.buffer.size
                                      the share of a broker, so that all together hold as much as one does alone
+    zookeeper.session.timeout.ms     18 s, as elsewhere: a process that dies is started again at once and ends its
+                                     former session, and each session pings three times as seldom as with 6 s
     metrics.listener                 is of the machine; those of the brokers are counted up from the port after it
 """
 
@@ -166,6 +168,7 @@ def _checked(option: str, count: int) -> int:
 def _of_a_core(properties: Mapping[str, str], config: BrokerConfig, count: int) -> dict[str, str]:
     """The settings that differ from those of a broker alone, unless they are given."""
     settings = {"num.partitions": str(count), **dict.fromkeys(_ONE_REPLICA, "1")}
+    settings["zookeeper.session.timeout.ms"] = str(config.zookeeper_session_timeout_ms)
     if count > 1:
         largest = max(_REQUEST_BYTES // count, _REQUEST_BYTES_MIN, 2 * config.message_max_bytes)
         if not {"socket.request.max.bytes", "queued.max.request.bytes"} & properties.keys():
