@@ -322,7 +322,8 @@ class Ledger:
                 continue
             at = producer.epoch, producer.last_sequence
             while len(mine) > 1 and at != _stand_behind(mine[-1]):
-                is_lost = log.gap_offset < NEVER and mine[-1].last < log.start_offset  # before it could be deleted
+                has_lost = log.gap_offset < NEVER or not path
+                is_lost = has_lost and mine[-1].last < log.start_offset  # before it could be deleted
                 if mine[-1].data not in missing and not is_lost:
                     break
                 mine.pop()  # the same, and an earlier one is there
