@@ -9,13 +9,11 @@ convertToClassicGroup), modern.consumer.ConsumerGroup.fromClassicGroup, classic.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from uuid import UUID
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
-from kafkalite.coordinator.group.classic.group_state import GroupState
 from kafkalite.coordinator.group.classic.members import Member
 from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
 from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
@@ -30,11 +28,12 @@ from kafkalite.coordinator.group.consumer.group_tables import (
 from kafkalite.coordinator.group.consumer.member import ClassicMember, CurrentAssignment, MemberState, Subscription
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.group import SyncResult
-from kafkalite.coordinator.group.partition_sets import PartitionSet, assigned_in_epoch
+from kafkalite.coordinator.group.partition_sets import PartitionSet, assigned_in_epoch, partition_set
 from kafkalite.coordinator.group.topics import Topics
 from kafkalite.coordinator.runtime.effects import Answer, Effect
 from kafkalite.protocol.records import (
     CONSUMER_PROTOCOL_TYPE,
+    TopicPartitions,
     encode_assignment,
     read_assignment,
     read_subscription,
@@ -65,15 +64,25 @@ def upgraded(
         raise _refused(classic, "the group size exceeds the consumer group maximum size")
     group = ConsumerGroup(classic.group_id, classic.partition, environment)
     epoch = classic.describe().epoch
-    taken: set[tuple[UUID, int]] = set()
-    members = [(each.member_id, *_member_values(classic, each, environment.topics, taken)) for each in classic.members]
-    names = {name for _, subscription, _ in members for name in subscription.topic_names}
-    steps: list[Step] = [SetSubscription(member_id, subscription) for member_id, subscription, _ in members]
+    members = [(each.member_id, *_member_values(classic, each, environment.topics)) for each in classic.members]
+    held = {(each, index) for _, _, target, _ in members for each, some in target.items() for index in some}
+    names = {name for _, subscription, _, _ in members for name in subscription.topic_names}
+    steps: list[Step] = [SetSubscription(member_id, subscription) for member_id, subscription, _, _ in members]
     steps.append(SetGroupEpoch(epoch, environment.topics.hash_of(names)))
-    steps += [SetTarget(member_id, target) for member_id, _, target in members]
+    steps += [SetTarget(member_id, target) for member_id, _, target, _ in members]
     steps.append(SetTargetEpoch(epoch, 0))
-    for member_id, _, target in members:
-        current = CurrentAssignment(epoch, epoch, MemberState.STABLE, assigned_in_epoch(target, epoch))
+    for member_id, _, target, owned in members:
+        left = partition_set(
+            (topic_id, (index for index in some if (topic_id, index) not in held)) for topic_id, some in owned.items()
+        )
+        held.update((topic_id, index) for topic_id, some in left.items() for index in some)
+        current = CurrentAssignment(
+            epoch,
+            epoch,
+            MemberState.UNREVOKED if left else MemberState.STABLE,
+            assigned_in_epoch(target, epoch),
+            assigned_in_epoch(left, epoch),
+        )
         steps.append(SetCurrent(member_id, current))
     for step in steps:
         group.tables.apply(step)
@@ -101,12 +110,13 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
 
 
 def _member_values(
-    classic: ClassicGroup, member: Member, topics: Topics, taken: set[tuple[UUID, int]]
-) -> tuple[Subscription, PartitionSet]:
-    """Subscription and target of one member; the latter is its last assignment, of topics that exist.
+    classic: ClassicGroup, member: Member, topics: Topics
+) -> tuple[Subscription, PartitionSet, PartitionSet]:
+    """Subscription and target of one member, and the partitions that it said to own when it joined. The target is its
+    last assignment, of topics that exist.
 
-    A rebalance that was broken off has taken back all assignments, but cooperative members still read what they said to
-    own when they joined. Kafka gives these partitions to others at once. `taken` are those of the members before.
+    A cooperative member reads what it owned until it has synced, and a rebalance that was broken off has taken back all
+    assignments. Kafka gives such partitions to others at once.
     """
     try:
         subscription = read_subscription(member.metadata(classic.describe().protocol_name))
@@ -115,18 +125,6 @@ def _member_values(
         raise _refused(classic, _MALFORMED) from fault
     if assignment is not None and assignment.user_data:
         raise _refused(classic, _CUSTOM_ASSIGNOR)
-    target: dict[UUID, frozenset[int]] = {}
-    rows = assignment.assigned_partitions if assignment is not None else []
-    if assignment is None and classic.state is not GroupState.STABLE:
-        rows = subscription.owned_partitions
-    for row in rows:
-        topic_id = topics.id_of(row.topic)
-        if topic_id is None:
-            continue
-        free = frozenset(index for index in row.partitions if (topic_id, index) not in taken)
-        taken.update((topic_id, index) for index in free)
-        if free:
-            target[topic_id] = free
     values = Subscription(
         member.instance_id,
         subscription.rack_id or None,
@@ -136,7 +134,13 @@ def _member_values(
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic=ClassicMember(member.session_timeout_ms, member.protocols),
     )
-    return values, target
+    target = _existing(assignment.assigned_partitions if assignment is not None else (), topics)
+    return values, target, _existing(subscription.owned_partitions, topics)
+
+
+def _existing(rows: Iterable[TopicPartitions], topics: Topics) -> PartitionSet:
+    ids = ((topics.id_of(row.topic), row.partitions) for row in rows)
+    return partition_set((topic_id, indexes) for topic_id, indexes in ids if topic_id is not None)
 
 
 def downgraded(

@@ -205,7 +205,14 @@ def test_partitions_that_members_own_in_a_broken_off_rebalance_stay_theirs(world
     [other] = {each.member_id for each in world.group().members} - {old}
     world.classic_leave(other)  # the rebalance that nobody synced in is broken off
     answer = world.join("zz", "foo", server_assignor="range")
-    assert named(answer.assignment) == {} and world.assigned(old) == {"foo": [0, 1]}
+    assert named(answer.assignment) == {}
+    assert named(world.member(old).current.pending_revocation) == {"foo": [0, 1]}
+    joined = world.classic_join(old, owned=[("foo", [0, 1])]).result
+    synced = world.classic_sync(old, joined.generation_id).result  # it hears that it has to give them up
+    assert read_assignment(synced.assignment).assigned_partitions == []
+    assert world.classic_join(old, owned=[]).result.error == ErrorCode.NONE
+    assert named(world.beat("zz", answer.member_epoch).assignment) == {"foo": [1]}
+    assert world.assigned(old) == {"foo": [0]}
 
 
 def test_an_upgrade_in_a_rebalance_begins_another_one(world):
