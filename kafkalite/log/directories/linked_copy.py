@@ -100,11 +100,14 @@ class _Listing(NamedTuple):
 
 
 def _listing(directory: str) -> _Listing | None:
-    """None while segments are being replaced. Raises OSError."""
+    """None while segments are being replaced, or the log rolls: the snapshot of its producers comes after the new
+    segment, and a log that is loaded without it forgets those of the last one. Raises OSError."""
     found = file_names.list_segment_files(directory)
     if any(name.endswith(file_names.SWAP) for name in found.temporary) or not found.sizes:
         return None
     *bases, active = found.sizes
+    if bases and active not in found.offsets[file_names.SNAPSHOT]:
+        return None
     names = [f"{file_names.segment_stem(base)}{file_names.LOG}" for base in bases]
     for suffix in _COPIED:
         last = active if suffix == file_names.SNAPSHOT else active - 1

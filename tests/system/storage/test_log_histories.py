@@ -55,7 +55,7 @@ def test_some_histories(make: type[LogHistory], count: int, memory_disk: str) ->
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(8))
-@pytest.mark.parametrize(("make", "count"), [(LogHistory, 1800), (DirectoryHistory, 750), (MachineHistory, 100)])
+@pytest.mark.parametrize(("make", "count"), [(LogHistory, 1800), (DirectoryHistory, 750), (MachineHistory, 375)])
 def test_many_histories(make: type[LogHistory], count: int, part: int, memory_disk: str) -> None:
     play(make, memory_disk, range(1000 + part * count, 1000 + (part + 1) * count))
 

@@ -13,6 +13,7 @@ import pytest
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.directories import linked_copy
 from kafkalite.log.directories.linked_copy import find_neighbour, link_log
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.partition.partition_log import PartitionLog
@@ -73,6 +74,21 @@ def batches(log: PartitionLog) -> bytes:
 
 def inodes(log: PartitionLog) -> list[int]:
     return [os.stat(segment.path).st_ino for segment in log.segments]
+
+
+def test_a_log_is_not_taken_over_without_the_producers_of_its_sealed_segments(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A roll makes the new segment first, and the snapshot of the producers next."""
+    monkeypatch.setattr(linked_copy, "_PAUSE_S", 0.0)
+    source, target = start(0), start(1)
+    theirs = leader_log(source)
+    snapshot = Path(theirs.directory, f"{theirs.segments[-1].base_offset:020}.snapshot")
+    content = snapshot.read_bytes()
+    snapshot.unlink()
+    assert taken_over(target) is None
+    snapshot.write_bytes(content)
+    assert taken_over(target) is not None
 
 
 def test_sealed_segments_are_shared_and_the_rest_is_not(start: Start) -> None:
