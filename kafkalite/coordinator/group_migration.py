@@ -9,6 +9,7 @@ convertToClassicGroup), modern.consumer.ConsumerGroup.fromClassicGroup, classic.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from uuid import UUID
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
@@ -28,12 +29,11 @@ from kafkalite.coordinator.group.consumer.group_tables import (
 from kafkalite.coordinator.group.consumer.member import ClassicMember, CurrentAssignment, MemberState, Subscription
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.group import SyncResult
-from kafkalite.coordinator.group.partition_sets import PartitionSet, assigned_in_epoch, partition_set
+from kafkalite.coordinator.group.partition_sets import PartitionSet, assigned_in_epoch
 from kafkalite.coordinator.group.topics import Topics
 from kafkalite.coordinator.runtime.effects import Answer, Effect
 from kafkalite.protocol.records import (
     CONSUMER_PROTOCOL_TYPE,
-    TopicPartitions,
     encode_assignment,
     read_assignment,
     read_subscription,
@@ -65,24 +65,13 @@ def upgraded(
     group = ConsumerGroup(classic.group_id, classic.partition, environment)
     epoch = classic.describe().epoch
     members = [(each.member_id, *_member_values(classic, each, environment.topics)) for each in classic.members]
-    held = {(each, index) for _, _, target, _ in members for each, some in target.items() for index in some}
-    names = {name for _, subscription, _, _ in members for name in subscription.topic_names}
-    steps: list[Step] = [SetSubscription(member_id, subscription) for member_id, subscription, _, _ in members]
+    names = {name for _, subscription, _ in members for name in subscription.topic_names}
+    steps: list[Step] = [SetSubscription(member_id, subscription) for member_id, subscription, _ in members]
     steps.append(SetGroupEpoch(epoch, environment.topics.hash_of(names)))
-    steps += [SetTarget(member_id, target) for member_id, _, target, _ in members]
+    steps += [SetTarget(member_id, target) for member_id, _, target in members]
     steps.append(SetTargetEpoch(epoch, 0))
-    for member_id, _, target, owned in members:
-        left = partition_set(
-            (topic_id, (index for index in some if (topic_id, index) not in held)) for topic_id, some in owned.items()
-        )
-        held.update((topic_id, index) for topic_id, some in left.items() for index in some)
-        current = CurrentAssignment(
-            epoch,
-            epoch,
-            MemberState.UNREVOKED if left else MemberState.STABLE,
-            assigned_in_epoch(target, epoch),
-            assigned_in_epoch(left, epoch),
-        )
+    for member_id, _, target in members:
+        current = CurrentAssignment(epoch, epoch, MemberState.STABLE, assigned_in_epoch(target, epoch))
         steps.append(SetCurrent(member_id, current))
     for step in steps:
         group.tables.apply(step)
@@ -109,15 +98,8 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def _member_values(
-    classic: ClassicGroup, member: Member, topics: Topics
-) -> tuple[Subscription, PartitionSet, PartitionSet]:
-    """Subscription and target of one member, and the partitions that it said to own when it joined. The target is its
-    last assignment, of topics that exist.
-
-    A cooperative member reads what it owned until it has synced, and a rebalance that was broken off has taken back all
-    assignments. Kafka gives such partitions to others at once.
-    """
+def _member_values(classic: ClassicGroup, member: Member, topics: Topics) -> tuple[Subscription, PartitionSet]:
+    """Subscription and target of one member; the latter is its last assignment, of topics that exist."""
     try:
         subscription = read_subscription(member.metadata(classic.describe().protocol_name))
         assignment = read_assignment(member.assignment) if member.assignment else None
@@ -125,6 +107,11 @@ def _member_values(
         raise _refused(classic, _MALFORMED) from fault
     if assignment is not None and assignment.user_data:
         raise _refused(classic, _CUSTOM_ASSIGNOR)
+    target: dict[UUID, frozenset[int]] = {}
+    for row in assignment.assigned_partitions if assignment is not None else ():
+        topic_id = topics.id_of(row.topic)
+        if topic_id is not None and row.partitions:
+            target[topic_id] = frozenset(row.partitions)
     values = Subscription(
         member.instance_id,
         subscription.rack_id or None,
@@ -134,13 +121,7 @@ def _member_values(
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         classic=ClassicMember(member.session_timeout_ms, member.protocols),
     )
-    target = _existing(assignment.assigned_partitions if assignment is not None else (), topics)
-    return values, target, _existing(subscription.owned_partitions, topics)
-
-
-def _existing(rows: Iterable[TopicPartitions], topics: Topics) -> PartitionSet:
-    ids = ((topics.id_of(row.topic), row.partitions) for row in rows)
-    return partition_set((topic_id, indexes) for topic_id, indexes in ids if topic_id is not None)
+    return values, target
 
 
 def downgraded(

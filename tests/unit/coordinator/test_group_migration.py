@@ -197,24 +197,6 @@ def test_a_refused_conversion_of_several_ended_sessions_is_tried_again(world):
     assert not {"zz", old} <= set(world.group().tables.members if world.group().kind == "consumer" else ())
 
 
-def test_partitions_that_members_own_in_a_broken_off_rebalance_stay_theirs(world):
-    old = classic_group(world)
-    other = world.classic_join().result  # waits: the first member has to join again
-    assert other is None
-    world.classic_join(old, owned=[("foo", [0, 1])])
-    [other] = {each.member_id for each in world.group().members} - {old}
-    world.classic_leave(other)  # the rebalance that nobody synced in is broken off
-    answer = world.join("zz", "foo", server_assignor="range")
-    assert named(answer.assignment) == {}
-    assert named(world.member(old).current.pending_revocation) == {"foo": [0, 1]}
-    joined = world.classic_join(old, owned=[("foo", [0, 1])]).result
-    synced = world.classic_sync(old, joined.generation_id).result  # it hears that it has to give them up
-    assert read_assignment(synced.assignment).assigned_partitions == []
-    assert world.classic_join(old, owned=[]).result.error == ErrorCode.NONE
-    assert named(world.beat("zz", answer.member_epoch).assignment) == {"foo": [1]}
-    assert world.assigned(old) == {"foo": [0]}
-
-
 def test_an_upgrade_in_a_rebalance_begins_another_one(world):
     classic_group(world)
     waiting = world.classic_join()  # for the first one, which does not join again
