@@ -114,7 +114,7 @@ def test_a_topic_made_anew_after_that_can_be_deleted_and_no_order_outlives_its_t
     async def story(cluster, hand):
         for _ in range(2):
             await cluster.topic_admin(2).delete(T)
-            await cluster.until(lambda: is_gone(cluster))
+            await cluster.until(lambda: is_gone(cluster) and T not in cluster.metadata(3).view.deletions)
             await cluster.create(T, 3, at=3)
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 0, 3)
         assert [T in cluster.metadata(number).lifecycle.reader.ordered for number in IDS] == [False] * 3

@@ -48,7 +48,7 @@ def test_records_in_flight_are_shown_with_their_holders(broker: Broker) -> None:
     one = member(broker)
     assert acquired(one.fetch(max_records=3)) == [(0, 0, 1), (1, 1, 1), (2, 2, 1)]
     group = broker.share_group("workers")
-    before = broker.clock.now
+    before = broker.clock.now + timedelta(milliseconds=1)  # the times come from two clocks, each in whole milliseconds
     held = group.acquired
     assert [(each.topic, each.partition, each.offset, each.member_id) for each in held] == [
         ("jobs", 0, offset, "m") for offset in range(3)
