@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
 FIRST_VERSION_BY_ID = 12
-FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
 _SENT_TO_A_BROKER = "The request was sent to an endpoint of type BROKER"
 _CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
@@ -68,23 +67,21 @@ class MetadataApi(NamedTuple):
     def metadata(
         self, request: wire.MetadataRequest, context: RequestContext
     ) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
-        if self.cluster.is_shared and self._may_lack(request):
+        if self.cluster.is_shared and (_is_of_all(request, context) or self._may_lack(request.topics or ())):
             return self._caught_up(request, context)
         return self._known(request, context)
 
-    def _may_lack(self, request: wire.MetadataRequest) -> bool:
-        """Whether another broker may have created or deleted a topic that the request is about."""
+    def _may_lack(self, topics: Iterable[wire.MetadataRequestTopic]) -> bool:
+        """Whether another broker may have created one of the topics."""
         by_name, by_id = self.replica_manager.by_name, self.replica_manager.by_id
-        return request.topics is None or any(
+        return any(
             topic.name not in by_name if topic.topic_id == ZERO_UUID else topic.topic_id not in by_id
-            for topic in request.topics
+            for topic in topics
         )
 
     async def _caught_up(self, request: wire.MetadataRequest, context: RequestContext) -> wire.MetadataResponse:
-        asked = request.topics
-        await self.topic_admin.catch_up(
-            self.cluster.topics if asked is None else [topic.name for topic in asked if topic.name is not None]
-        )
+        names = [topic.name for topic in request.topics or () if topic.name is not None]
+        await self.topic_admin.catch_up(self.cluster.topics if _is_of_all(request, context) else names)
         response = self._known(request, context)
         return response if isinstance(response, wire.MetadataResponse) else await response
 
@@ -93,7 +90,7 @@ class MetadataApi(NamedTuple):
     ) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
         version = context.api_version
         by_name = self.replica_manager.by_name
-        if request.topics is None or (version == 0 and not request.topics):
+        if request.topics is None or _is_of_all(request, context):  # the first half for the type checker
             names = list(by_name)
             if context.access is not None:
                 names = [name for name in names if context.may(Operation.DESCRIBE, TOPIC, name, is_logged=False)]
@@ -273,6 +270,11 @@ class MetadataApi(NamedTuple):
                 for name, level in self.features.levels().items()
             ],
         )
+
+
+def _is_of_all(request: wire.MetadataRequest, context: RequestContext) -> bool:
+    """Whether all topics are asked for: null, or the empty list in version 0."""
+    return request.topics is None or (context.api_version == 0 and not request.topics)
 
 
 def _refused(topics: list[wire.MetadataRequestTopic], code: ErrorCode) -> wire.MetadataResponse:
