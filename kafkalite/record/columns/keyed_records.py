@@ -13,8 +13,8 @@ from kafkalite.record.columns.batch_columns import Array, Flags
 from kafkalite.record.columns.record_columns import Fields
 from kafkalite.record.columns.varint_columns import Bytes
 
-KEYED = Fields(timestamp=False, offset=False, headers=False)
-"""The fields to decode. So headers are neither read nor checked."""
+KEYED = Fields(timestamp=False, offset=False)
+"""The fields to decode. Headers are only checked: without them, the end of a record is not."""
 
 _SIZES_MAX = 64  # of more lengths, and of longer fields, each slice by itself is as fast
 _SIZE_BYTES_MAX = 4096
