@@ -1,6 +1,6 @@
 """`bench scaling --stock`: eight stock producers and eight stock consumers on `serve --cores N` and on Apache Kafka.
 
-    python -m bench scaling --stock [--cores 2] [--reference 3.9.1]... [--seconds 4] [--rounds 3] [--clients c,java]
+    python -m bench scaling --stock [--cores 1,2] [--reference 3.9.1]... [--seconds 4] [--rounds 3] [--clients c,java]
 
 One topic of 16 partitions, dealt to the processes; each client has two of them, with the default settings of librdkafka
 or of Java's clients. All produce and consume at the same time, as fast as they can. A C client is a process of its own;
@@ -212,7 +212,7 @@ def perform(target: Target, kind: str, value_bytes: int, seconds: float, classes
 
 
 Runs = Mapping[tuple[str, int], Mapping[str, Sequence[Run]]]
-"""By client and size of a value, and by target, the first of which is ours."""
+"""By client and size of a value, and by target."""
 
 
 def measure(
@@ -231,37 +231,44 @@ def measure(
     return runs
 
 
-def lines(runs: Runs) -> Iterator[str]:
-    """Markdown. What stands in brackets is ours beside that one."""
+def lines(runs: Runs, counts: int) -> Iterator[str]:
+    """Markdown. What stands in brackets is each of ours, the first so many, beside that one."""
     yield "| clients | brokers | written/s | read/s | both, MB/s | broker CPU a record | memory, RSS |"
     yield "|---|---|---|---|---|---|---|"
     for (kind, size), by_target in runs.items():
-        first: tuple[float, float, float] | None = None
+        ours: list[tuple[float, float, float]] = []
         for name, some in by_target.items():
             rate, cpu_us = median(run.rate for run in some), median(run.cpu_us for run in some)
             resident = median(run.resident_bytes for run in some)
             written = median(run.written / run.seconds for run in some)
             read = median(run.read / run.seconds for run in some)
-            ours = ["", "", ""]
-            if first is None:
-                first = rate, cpu_us, resident
+            beside = ["", "", ""]
+            if len(ours) < counts:
+                ours.append((rate, cpu_us, resident))
             else:
-                ours = [f" ({mine / theirs:.2f})" for mine, theirs in zip(first, (rate, cpu_us, resident), strict=True)]
+                theirs = rate, cpu_us, resident
+                beside = [
+                    f" ({', '.join(f'{one[which] / theirs[which]:.2f}' for one in ours)})"
+                    for which in range(len(theirs))
+                ]
+            megabytes = rate * size / 1e6, resident / 1e6
             yield (
                 f"| {CLIENTS} + {CLIENTS} in {_NAMES[kind]}, {size:,} B | {name} | {written:,.0f} | {read:,.0f} | "
-                f"{rate * size / 1e6:,.0f}{ours[0]} | {cpu_us:.2f} us{ours[1]} | {resident / 1e6:,.0f} MB{ours[2]} |"
+                f"{megabytes[0]:,.0f}{beside[0]} | {cpu_us:.2f} us{beside[1]} | {megabytes[1]:,.0f} MB{beside[2]} |"
             )
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench scaling --stock", description=__doc__)
-    parser.add_argument("--cores", type=int, default=2, help="processes of ours (default 2)")
+    parser.add_argument(
+        "--cores", default="1,2", help="numbers of processes of ours, separated by commas (default 1,2)"
+    )
     parser.add_argument("--reference", action="append", default=[], metavar="VERSION", help="an Apache Kafka beside it")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each run, once warm (default 4)")
     parser.add_argument("--rounds", type=int, default=3, help="how often, besides the one that warms up (default 3)")
     parser.add_argument("--clients", default=",".join(KINDS), help="c, java or both (default)")
     options = parser.parse_args(arguments)
-    kinds = options.clients.split(",")
+    kinds, counts = options.clients.split(","), [int(count) for count in options.cores.split(",")]
     if not set(kinds) <= set(KINDS):
         parser.error(f"--clients is some of {','.join(KINDS)}")
     with contextlib.ExitStack() as stack:
@@ -271,9 +278,12 @@ def main(arguments: Sequence[str]) -> int:
         )
         if "java" in kinds:
             compile_class(_PROGRAM, _JAVA_VERSION, Path(classes))
-        ours = Machine(Path(home), options.cores, _COMMON)
-        stack.callback(ours.end)
-        targets = [Target(f"`--cores {options.cores}`", ours)]
+        targets = []
+        for count in counts:
+            (Path(home) / str(count)).mkdir()
+            ours = Machine(Path(home) / str(count), count, _COMMON)
+            stack.callback(ours.end)
+            targets.append(Target(f"`--cores {count}`", ours))
         tempfile.tempdir = where
         for version in options.reference:
             broker = stack.enter_context(started(reference_launcher(version, properties=_COMMON | _KAFKA_ONLY)))
@@ -283,7 +293,7 @@ def main(arguments: Sequence[str]) -> int:
             target.signal(signal.SIGSTOP)
         runs = measure(targets, kinds, options.seconds, options.rounds, classes)
     print(", ".join(machine().values()))
-    print("\n".join(lines(runs)))
+    print("\n".join(lines(runs, len(counts))))
     return 0
 
 
