@@ -151,6 +151,7 @@ PERMISSIONS: Mapping[str, Rules] = {
     "StreamsGroupDescribe": asked((Op.DESCRIBE, GROUP), (Op.DESCRIBE, TOPIC)),
     "RunCleaner": cluster(Op.ALTER),
     "BrokerReport": cluster(Op.DESCRIBE),
+    "AppendAt": asked((Op.WRITE, TOPIC), (Op.ALTER, TOPIC)),
 }
 # fmt: on
 

@@ -17,6 +17,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     acls,
+    append_at,
     broker_report,
     cleaner,
     configs,
@@ -137,6 +138,7 @@ _ROWS = (
 _OWN_ROWS = (
     Api(cleaner.RUN_CLEANER_KEY, "RunCleaner", cleaner.RunCleanerRequest, cleaner.RunCleanerResponse, 0, 0),
     Api(broker_report.BROKER_REPORT_KEY, "BrokerReport", broker_report.BrokerReportRequest, broker_report.BrokerReportResponse, 0, 0),
+    Api(append_at.APPEND_AT_KEY, "AppendAt", append_at.AppendAtRequest, append_at.AppendAtResponse, 0, 0),
 )
 # fmt: on
 

@@ -124,14 +124,20 @@ class LeaderPartition(ReplicatedPartition):
             return log.append(records, self.leader_epoch, now_ms, produce_version, trusted, transactional, guard)
         finally:
             if log.end_offset != end_offset:
-                size_bytes = len(records)
-                self.note_append(size_bytes)
-                self._end_idle()
-                self._on_log()
-                for operation in tuple(self.replica_fetches):
-                    if log.segment_list.active.base_offset != active_base:
-                        operation.complete()
-                    operation.accumulate(size_bytes)
+                self._on_appended(len(records), active_base)
+
+    def _on_appended(self, size_bytes: int, active_base: int) -> None:
+        self.note_append(size_bytes)
+        self._end_idle()
+        self._on_log()
+        for operation in tuple(self.replica_fetches):
+            if self.log.segment_list.active.base_offset != active_base:
+                operation.complete()
+            operation.accumulate(size_bytes)
+
+    def _restart_at(self, offset: int) -> None:
+        super()._restart_at(offset)
+        self._perform(self.replica.on_restart(offset))
 
     def check_in_sync(self) -> None:
         if self.replica.check_acks_all():

@@ -116,6 +116,36 @@ class Partition:
                 if not uncommitted or uncommitted[-1][0] != log.end_offset:  # neither a duplicate nor refused
                     uncommitted.append((log.end_offset, len(records)))
 
+    def append_at(self, records: memoryview, end_offset: int, start_offset: int, now_ms: int) -> None:
+        """Append the batches of a mirror, which keep their offsets, if the log ends at `end_offset`; so each is
+        appended once. An empty log whose end lies before `start_offset` begins there instead. Raises KafkaError:
+        OFFSET_OUT_OF_RANGE for another end, and for a log with records that is to begin later."""
+        log = self.log
+        if log.end_offset != end_offset:
+            fault = f"the log ends at offset {log.end_offset}, and not at {end_offset}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, fault)
+        if start_offset > end_offset:
+            if log.start_offset != end_offset:
+                fault = f"the log has records before offset {end_offset}, so it cannot begin at {start_offset}"
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, fault)
+            self._restart_at(start_offset)
+        if records:
+            before, active_base = log.end_offset, log.segment_list.active.base_offset
+            try:
+                log.append_as_follower(records, now_ms, self.leader_epoch, from_mirror=True)
+            finally:
+                if log.end_offset != before:
+                    self._on_appended(len(records), active_base)
+
+    def _restart_at(self, offset: int) -> None:
+        """The empty log begins at `offset`."""
+        self.log.restart_at(offset)
+
+    def _on_appended(self, size_bytes: int, active_base: int) -> None:
+        """The log has more; its active segment began at `active_base` before."""
+        self._uncommitted.append((self.log.end_offset, size_bytes))
+        self._on_ack(None)
+
     def _advance(self, high_watermark: int, size_bytes: int) -> None:
         """More is committed: `size_bytes`, and the bytes that were uncommitted until now."""
         old_high_watermark = self.high_watermark

@@ -29,6 +29,7 @@ from kafkalite.server.share_apis import ShareApis
 
 if TYPE_CHECKING:
     from kafkalite.api.handlers.acls import AclApi
+    from kafkalite.api.handlers.append_at import AppendAtApi
     from kafkalite.api.handlers.broker_report import BrokerReportApi
     from kafkalite.api.handlers.cleaner import CleanerApi
     from kafkalite.api.handlers.configs import ConfigApi
@@ -313,6 +314,12 @@ class BrokerApis:
         return DeleteRecordsApi(self._runtime, self._logs, self._replica_manager)
 
     @cached_property
+    def _append_at_api(self) -> AppendAtApi:
+        from kafkalite.api.handlers.append_at import AppendAtApi
+
+        return AppendAtApi(self._runtime, self._replica_manager)
+
+    @cached_property
     def _cleaner_api(self) -> CleanerApi:
         from kafkalite.api.handlers.cleaner import CleanerApi
 
@@ -424,6 +431,7 @@ _HANDLERS: Mapping[str, Callable[[BrokerApis], Handler]] = {
     "DescribeTopicPartitions": lambda its: its._topic_partition_api.describe_topic_partitions,
     "RunCleaner": lambda its: its._cleaner_api.run_cleaner,
     "BrokerReport": lambda its: its._report_api.broker_report,
+    "AppendAt": lambda its: its._append_at_api.append_at,
     "ShareFetch": lambda its: its.shares.fetches.share_fetch,
     "ShareAcknowledge": lambda its: its.shares.fetches.share_acknowledge,
     "ShareGroupHeartbeat": lambda its: its.shares.groups.share_group_heartbeat,

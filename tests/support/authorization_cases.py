@@ -11,6 +11,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
     acls,
+    append_at,
     broker_report,
     cleaner,
     configs,
@@ -454,5 +455,12 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         {(O.ALTER, CLUSTER): C31},
     ),
     "run the cleaner": (lambda n: cleaner.RunCleanerRequest(), 0, {(O.ALTER, CLUSTER): C31}),
+    "append at offsets": (
+        lambda n: append_at.AppendAtRequest(
+            topics=[append_at.AppendAtTopic(name=n.topic, partitions=[append_at.AppendAtPartition()])]
+        ),
+        0,
+        {(O.WRITE, TOPIC): T29, (O.ALTER, TOPIC): T29},
+    ),
     "report": (lambda n: broker_report.BrokerReportRequest(kind="cluster"), 0, {(O.DESCRIBE, CLUSTER): C31}),
 }

@@ -5,7 +5,7 @@ nothing. A client is answered at once, with the time for which it is to wait, an
 older clients, which do not know that field, wait as well (KIP-219). Fast paths count bytes themselves
 (`CountedAppend`, `CountedFetchFastPath`), and are taken as long as there is nothing to wait for.
 
-    bytes of a produce           counted when it comes
+    bytes of a produce           counted when it comes; an AppendAt counts as one
     bytes of a fetch             counted when it is answered; too many are not sent, the answer is empty instead;
                                  a ShareFetch counts as a Fetch
     time of the broker           counted when it has been spent; that of fast paths when it is a millisecond
@@ -29,6 +29,7 @@ from kafkalite.common.region import Part
 from kafkalite.common.sampled_rate import SampledRate
 from kafkalite.network.client_connection import Answer, ClientConnection, ThrottledAnswer
 from kafkalite.protocol.header import response_frame
+from kafkalite.protocol.messages.append_at import APPEND_AT_KEY
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.protocol.messages.share_fetch import ShareFetchResponse
 from kafkalite.security.quota.client_quotas import ClientQuotaManager, ClientQuotas, Counted
@@ -154,6 +155,7 @@ class MutationQuota:
 
 
 PRODUCE_KEY = 0
+_WRITE_KEYS = frozenset({PRODUCE_KEY, APPEND_AT_KEY})
 _FETCH_KEYS = frozenset({1, 78})  # Fetch, ShareFetch
 _EXEMPT_KEYS = frozenset({27})  # WriteTxnMarkers, which brokers send each other
 _CLIENT_ID_MAX = 512  # longer ones are cut: they are kept for as long as they are counted
@@ -201,12 +203,13 @@ class ThrottlingDispatcher:
         self, connection: ClientConnection, frame: memoryview, quotas: RequestQuotas, started_s: float
     ) -> Answer:
         """The answer without a fast path."""
-        if not quotas.is_limited or len(frame) < _HEADER.size or frame[0]:
+        key = int.from_bytes(frame[:2], "big")
+        if not quotas.is_limited or len(frame) < _HEADER.size or (frame[0] and key not in _WRITE_KEYS):
             return self.handle(connection, frame)
         wait_ms = 0
-        if frame[1] == PRODUCE_KEY and quotas.produce is not None:
+        if key in _WRITE_KEYS and quotas.produce is not None:
             wait_ms = quotas.produce.rate.record(len(frame), self._monotonic_ms())
-        return _ThrottledRequest(self, connection, quotas, frame[1], started_s, wait_ms).answer(frame)
+        return _ThrottledRequest(self, connection, quotas, key, started_s, wait_ms).answer(frame)
 
     def _quotas_of(self, connection: ClientConnection, frame: memoryview) -> RequestQuotas:
         quotas: RequestQuotas | None = connection.quotas

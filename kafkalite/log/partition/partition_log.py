@@ -197,14 +197,15 @@ class PartitionLog:
             flusher.ack_offset = last_offset + 1
         return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
 
-    def append_as_follower(self, records: memoryview, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
-        """Appends the batches that a leader of `leader_epoch` has sent, as they are; returns the end offset. A batch
-        that is cut off at the end is ignored. The ack offset follows the disk as in `append`.
-
-        Raises KafkaError(CORRUPT_MESSAGE) if any batch is, or if offsets or epochs cannot be the leader's; then nothing
-        is appended. Raises StorageError when the disk refuses: then the first ones of the batches may be appended.
-        """
-        batches = check_batches(records, self.end_offset, leader_epoch)
+    def append_as_follower(
+        self, records: memoryview, now_ms: int, leader_epoch: int = EPOCH_MAX, *, from_mirror: bool = False
+    ) -> int:
+        """Appends batches of a leader of `leader_epoch`, or of a mirror to this leader, as they are; returns the end
+        offset. A batch of a leader that is cut off at the end is ignored. The ack offset follows the disk as in
+        `append`. Raises KafkaError if any batch is corrupt, or has another offset or epoch than it can have; then
+        nothing is appended. Raises StorageError when the disk refuses; then the first batches may be appended."""
+        check = self._rules.check_copies if from_mirror else check_batches
+        batches = check(records, self.end_offset, leader_epoch)
         batches_left = ReplicaAppend(records, batches, self.end_offset, self.segment_list, self.flusher)
         while not batches_left.is_over:
             self.end_offset = batches_left.write(self.epochs, self._segment_bytes, now_ms)

@@ -8,7 +8,8 @@ compacted topics (a null key), a bound on how old a record may be, another codec
 largest timestamp of the header is trusted.
 The bytes of a leader, which has validated the records, stay as they are. Checked is that they are whole: lengths,
 checksums, ascending offsets. A fetch ends where its limit was reached, so the last batch may be cut off, and is
-ignored. Old topics have messages of formats v0 and v1; each counts as a batch of one offset.
+ignored. Old topics have messages of formats v0 and v1; each counts as a batch of one offset. A mirror's batches have
+the offsets of another log; they are checked as a follower's, and as a client's.
 Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.common.requests.ProduceRequest
 (validateRecords), kafka.log.UnifiedLog.analyzeAndValidateRecords: same conditions, order and codes; KAFKA-18723 (epochs
 above the leader's).
@@ -36,6 +37,7 @@ from kafkalite.record.batch import (
     TRANSACTIONAL,
     BatchHeader,
     parse_header,
+    stamp,
     stamp_log_append_time,
     unpack_header,
 )
@@ -96,6 +98,43 @@ class Rules:
         self.codec_level = levels.get(name)
         self.reads_records = self.compacted or self.before_max_ms < _FAR
         self.rewrites = self.log_append_time or self.codec != KEEP_CODEC
+
+    def check_copies(self, records: memoryview, next_offset: int, leader_epoch: int) -> ReplicaBatches:
+        """As `check_batches`, for a mirror's batches, which keep their offsets; stamps this leader's epoch on them. A
+        mirror is a client, so the content must be readable, and no larger than the topic allows. The records are those
+        of a log: they may lack keys, be old, and have the time of an append. Raises KafkaError."""
+        batches = check_batches(records, next_offset)
+        if batches.size_bytes != len(records):
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the last batch is cut off")
+        headers = []
+        position = 0
+        for header in batches.headers:
+            batch = records[position : position + header.size_bytes]
+            self._check_copy(batch, header)
+            stamp(batch, header.base_offset, leader_epoch)
+            headers.append(header._replace(leader_epoch=leader_epoch))
+            position += header.size_bytes
+        return batches._replace(headers=headers)
+
+    def _check_copy(self, batch: memoryview, header: BatchHeader) -> None:
+        size, count = header.size_bytes, header.record_count
+        if size > self.batch_bytes_max:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, self.batch_bytes_max))
+        if header.magic != MAGIC or header.producer_id >= 0 or header.attributes & (TRANSACTIONAL | CONTROL):
+            fault = "is of an old format, or has a producer"
+        elif header.codec > _CODEC_MAX or not 0 <= count <= header.last_offset_delta + 1:
+            fault = "has an unknown codec, or more records than offsets"
+        elif not count:
+            fault = "has no records, and yet bytes of them" if size > HEADER_BYTES else ""
+        else:
+            fault = ""
+            if self.checks_frames:
+                try:
+                    check_content(batch, header.codec, count, reads_records=self.checks_records)
+                except Malformed as error:
+                    fault = f"cannot be read: {error}"
+        if fault:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch at offset {header.base_offset} {fault}")
 
 
 def validate(

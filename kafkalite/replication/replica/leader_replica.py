@@ -256,6 +256,12 @@ class LeaderReplica:
         self.log_end_offset, self.synced_offset = end_offset, synced_offset
         return self._advance(now_ms)
 
+    def on_restart(self, offset: int) -> list[LeaderEffect]:
+        """The log was empty, and begins at `offset` now. There are no records below, so they are committed."""
+        self.log_start_offset = self.log_end_offset = self.synced_offset = self.epoch_start_offset = offset
+        self.high_watermark = offset
+        return [AssignEpoch(self.leader_epoch, offset), AdvanceHighWatermark(offset), *self._raise_low_watermark()]
+
     def on_log_start(self, log_start_offset: int) -> list[LeaderEffect]:
         """Retention or DeleteRecords has deleted the records below."""
         self.log_start_offset = log_start_offset

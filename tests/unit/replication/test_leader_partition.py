@@ -232,3 +232,43 @@ def test_a_partition_that_gets_its_first_further_replicas_forgets_nobody(world: 
     assert partition.is_retired and not written.codes
     world.disk.run()
     assert written.codes == [None] and single.high_watermark == 2
+
+
+def test_a_mirrors_batches_are_committed_as_those_of_producers(world: World) -> None:
+    partition, told = world.lead(), Told()
+    soon: list[Callable[[], None]] = []
+    follower = DelayedOperation(1, lambda: None, soon.append)
+    follower.wait_in(partition.replica_fetches)
+    batch = build_batch([NewRecord(b"k", b"v")], base_offset=7)
+    partition.append_at(memoryview(batch), 0, -1, 1_000)
+    assert follower.woken and partition.log.epochs.entries() == [(5, 0)]
+    assert (partition.log.end_offset, partition.high_watermark) == (8, 0)
+    partition.when_committed(7, told)
+    world.fetch(partition, TWO, 8, epoch=5)
+    world.fetch(partition, THREE, 8, epoch=5)
+    assert partition.high_watermark == 8 and told.codes == [None]
+
+
+def test_an_empty_log_that_begins_later_has_all_below_committed(world: World) -> None:
+    partition = world.lead()
+    for broker in (TWO, THREE):
+        world.fetch(partition, broker, 0)
+    partition.append_at(memoryview(b""), 0, 50, 1_000)
+    assert (partition.log.start_offset, partition.log.end_offset, partition.high_watermark) == (50, 50, 50)
+    assert partition.latest_offset() == 50 and partition.log.epochs.entries() == [(5, 50)]
+    batch = build_batch([NewRecord(b"k", b"v")], base_offset=50)
+    partition.append_at(memoryview(batch), 50, -1, 1_000)
+    assert world.fetch(partition, TWO, 0) is ErrorCode.OFFSET_OUT_OF_RANGE, "a follower begins there, too"
+    for broker in (TWO, THREE):
+        assert world.fetch(partition, broker, 51, epoch=5) is ErrorCode.NONE
+    assert partition.high_watermark == 51
+
+
+def test_a_log_with_records_does_not_begin_later(world: World) -> None:
+    partition = world.lead()
+    write(partition)
+    for end_offset in (0, 1):
+        with pytest.raises(KafkaError) as raised:
+            partition.append_at(memoryview(b""), end_offset, 50, 1_000)
+        assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (partition.log.start_offset, partition.log.end_offset) == (0, 1)

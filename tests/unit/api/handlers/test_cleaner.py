@@ -17,6 +17,7 @@ from kafkalite.cleaner.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.header import request_frame
+from kafkalite.protocol.messages.append_at import APPEND_AT_KEY
 from kafkalite.protocol.messages.broker_report import BROKER_REPORT_KEY
 from kafkalite.protocol.messages.cleaner import RUN_CLEANER_KEY, CleanerPass, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import (
@@ -76,7 +77,7 @@ def test_nobody_is_told_of_it(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         listed = {one.api_key for one in (await asker.ask(ApiVersionsRequest(), 2)).api_keys}
         assert listed == set(APIS) and RUN_CLEANER_KEY not in listed
-        assert set(SERVED) - set(APIS) == {RUN_CLEANER_KEY, BROKER_REPORT_KEY} and max(APIS) < 100
+        assert set(SERVED) - set(APIS) == {RUN_CLEANER_KEY, BROKER_REPORT_KEY, APPEND_AT_KEY} and max(APIS) < 100
 
     tell(story, metrics_listener="127.0.0.1:0")  # with telemetry
 

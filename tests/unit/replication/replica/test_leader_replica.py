@@ -275,3 +275,14 @@ def test_an_assignment_changes_who_is_waited_for(world):
     world.leader.on_state(IsrState(1, EPOCH, frozenset({1, 2}), frozenset(), 4), 0)
     world.leader.on_assignment([1, 2, 4], 2, 0)
     assert set(world.leader.followers) == {2, 4}
+
+
+def test_an_empty_log_that_begins_later_lacks_nothing():
+    world = World({1, 2, 3})
+    world.start = world.end = 40
+    assert world.leader.on_restart(40) == [AssignEpoch(EPOCH, 40), AdvanceHighWatermark(40)]
+    assert world.leader.latest_offset() == 40
+    world.fetch(2, 40)
+    world.append()
+    world.fetch(2, 41)
+    assert AdvanceHighWatermark(41) in world.fetch(3, 41)
