@@ -3,7 +3,8 @@
     kafkalite mirror --from west=west:9092 --to east:9092 --to-alias east --topics 'orders.*'
     kafkalite mirror --from a=a:9092 --from b=b:9092 --to c:9092 --to-alias c --metrics 127.0.0.1:9465
 
-A copy of `orders` from `west` is `west.orders`, or `orders` with --keep-names. Several processes with an --instance of
+A copy of `orders` from `west` is `west.orders`, or `orders` with --keep-names. With --preserve-offsets its records have
+the offsets of the source, if the target is kafkalite. Several processes with an --instance of
 their own share the partitions. Its state is in the target, so it may be killed at any moment and started anywhere.
 """
 
@@ -50,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--exclude-groups", metavar="REGEX", help=f"groups to leave out (default: {_percent(GROUPS_EXCLUDED)})")
     add("--no-groups", action="store_true", help="translate no offsets")
     add("--keep-names", action="store_true", help="copies have the same names as their sources")
+    add(
+        "--preserve-offsets",
+        action="store_true",
+        help="copies have the same offsets as their sources; the target must be kafkalite, and the copies new",
+    )
     add("--no-settings", action="store_true", help="settings of topics are copied at their creation only")
     add("--acls", action="store_true", help="readers of a topic may read its copy, too")
     add("--replication-factor", type=whole(1, 32767), metavar="N", help="of new topics (default: the target's)")
@@ -89,9 +95,21 @@ def run(options: argparse.Namespace) -> int:
     from kafkalite.client.mirror.mirror import Mirror
 
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    mirror = Mirror(_sources(options), _settings(options))
+    settings = _settings(options)
+    mirror = Mirror(_sources(options), settings)
+    if settings.preserves_offsets:
+        _check_target(settings)
     asyncio.run(_serve(mirror, options))
     return 0
+
+
+def _check_target(settings: MirrorSettings) -> None:
+    """Raises ConfigError for a target that is not kafkalite; one that is away is checked later."""
+    from kafkalite.client.mirror.preserved_copies import require_kafkalite
+    from kafkalite.common.errors import Unanswered
+
+    with contextlib.suppress(Unanswered), settings.target.connect(settings.request_timeout_ms / 1000) as target:
+        require_kafkalite(target)
 
 
 async def _serve(mirror: Mirror, options: argparse.Namespace) -> None:
@@ -175,6 +193,7 @@ def _settings(options: argparse.Namespace) -> MirrorSettings:
         Filter(options.topics, excluded_topics),
         Filter(options.groups, excluded_groups),
         options.keep_names,
+        options.preserve_offsets,
         options.replication_factor or -1,
         not options.no_settings,
         options.acls,

@@ -9,6 +9,7 @@ Source: org.apache.kafka.storage.internals.log.LogValidator (its rules for a bat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import groupby
 
 from kafkalite.client.fetching import AbortedTransactions, Fetched
@@ -45,21 +46,30 @@ class CommittedBatch(NamedTuple):
 def committed_batches(fetched: Fetched, position: int) -> tuple[list[CommittedBatch], int]:
     """The batches with committed records from `position` on, and the offset behind all that was read. Raises Malformed
     for a batch that is damaged."""
-    aborted = AbortedTransactions(fetched.aborted)
     found = []
+    for header, batch in committed(fetched, position):
+        passed = _as_it_is(header, batch, position) or _encoded_anew(header, batch, position)
+        if passed is not None:
+            found.append(passed)
+    return found, position_behind(fetched, position)
+
+
+def committed(fetched: Fetched, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches that end at or behind `position` and are neither markers nor of an aborted transaction. Raises
+    Malformed for one that is damaged."""
+    aborted = AbortedTransactions(fetched.aborted)
     for header, batch in fetched.batches:
         is_aborted = header.is_transactional and not header.is_control and aborted.has(header)
         aborted.passed(header, batch)
-        if header.last_offset < position:
-            continue
-        if not header.is_control and not is_aborted:
+        if header.last_offset >= position and not header.is_control and not is_aborted:
             if not is_intact(header, batch):
                 raise Malformed(f"the batch at offset {header.base_offset} is damaged: its checksum is another")
-            passed = _as_it_is(header, batch, position) or _encoded_anew(header, batch, position)
-            if passed is not None:
-                found.append(passed)
-        position = max(position, header.last_offset + 1)
-    return found, position
+            yield header, batch
+
+
+def position_behind(fetched: Fetched, position: int) -> int:
+    """The offset behind all batches, `position` if it is not before that."""
+    return max([position, *(header.last_offset + 1 for header, _ in fetched.batches)])
 
 
 def _as_it_is(header: BatchHeader, batch: memoryview, position: int) -> CommittedBatch | None:
@@ -74,7 +84,7 @@ def _as_it_is(header: BatchHeader, batch: memoryview, position: int) -> Committe
 
 def _encoded_anew(header: BatchHeader, batch: memoryview, position: int) -> CommittedBatch | None:
     """None if no record is left."""
-    records = [one for one in read_batch(batch, UNPACKED_BYTES_MAX, _RECORDS_MAX) if one.offset >= position]
+    records = records_from(batch, position)
     if not records:
         return None
     codec = header.codec
@@ -84,6 +94,11 @@ def _encoded_anew(header: BatchHeader, batch: memoryview, position: int) -> Comm
         body = compress(codec, body)
     newest = max(one.timestamp for one in records)
     return CommittedBatch(codec, len(records), base_timestamp, newest, body, _parts(records))
+
+
+def records_from(batch: memoryview, position: int) -> list[Record]:
+    """The records of a batch from an offset on. Raises Malformed."""
+    return [one for one in read_batch(batch, UNPACKED_BYTES_MAX, _RECORDS_MAX) if one.offset >= position]
 
 
 def _parts(records: list[Record]) -> tuple[Part, ...]:

@@ -1,7 +1,7 @@
-"""Partitions from a source to its target: fetches that wait at each leader, and a transaction for what they bring.
+"""Partitions from a source to its target: fetches that wait at each leader, and `Copies` for what they bring.
 
 A leader of the source always has the next fetch while the batches of the last one are on their way to the target. The
-transaction is committed when the source has nothing more at the moment (`CommitPace`), or when it is large.
+copies are committed when the source has nothing more at the moment (`CommitPace`), or when many bytes are open.
 Source: org.apache.kafka.clients.consumer.internals.Fetcher; KIP-447.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import select
 from collections.abc import Iterable, Mapping
+from typing import Generic
 
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.client.cluster_client import ClusterClient, Retries
@@ -24,10 +25,8 @@ from kafkalite.client.fetching import (
 )
 from kafkalite.client.group_member import NO_MEMBER, Membership
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.mirror.committed_batches import committed_batches
 from kafkalite.client.mirror.copied_partition import CopiedPartition
-from kafkalite.client.mirror.open_transaction import OpenTransaction
-from kafkalite.client.producer.transactions import CommittedOffset, GroupOffsets
+from kafkalite.client.mirror.copies import B, Copies
 from kafkalite.common.errors import ConfigError, Malformed, Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
@@ -47,7 +46,7 @@ class _Waiting(NamedTuple):
 
 
 class CommitPace:
-    """Decides when the open transaction is committed. `is_behind`: the source had more than what was fetched since the
+    """Decides when the open copies are committed. `is_behind`: the source had more than what was fetched since the
     last commit.
 
     While it is behind, an interval is between two commits. Otherwise that would be time for which records wait: they
@@ -78,17 +77,14 @@ class CommitPace:
         self.is_behind = False
 
 
-class Copier:
+class Copier(Generic[B]):
     """Copies the assigned partitions. Raises Unanswered, WriteFailed if a cluster is away or refuses; the object is of
     no use then. Faults of one partition stay with it."""
 
     def __init__(
         self,
         source: ClusterClient,
-        target: ClusterClient,
-        transaction: OpenTransaction,
-        progress: GroupOffsets,
-        source_name: str,
+        copies: Copies[B],
         retries: Retries,
         *,
         commit_interval_ms: int,
@@ -96,10 +92,7 @@ class Copier:
         fetch_bytes: int,
     ) -> None:
         self._source = source
-        self._target = target
-        self._transaction = transaction
-        self._progress = progress
-        self._source_name = source_name
+        self._copies = copies
         self._retries = retries
         self._pace = CommitPace(commit_interval_ms / 1000, transaction_bytes, retries.monotonic_s())
         self._fetch_bytes = fetch_bytes
@@ -112,56 +105,20 @@ class Copier:
     # --- assignment
 
     def assign(self, wanted: Iterable[CopiedPartition], member: Membership) -> None:
-        """Copies these partitions from now on, each from where it was committed last. No transaction may be open."""
-        assert self._transaction.began_s is None
+        """Copies these partitions from now on, each from where it was committed last. Nothing may be uncommitted."""
+        assert self._copies.began_s is None
         self._member = member
         self._partitions = {one.source: one for one in wanted}
-        if not self._partitions:
-            return
-        new = list(self._partitions.values())  # also those that were here before: another may have had them meanwhile
-        self._target.refresh()
-        found = self._progress.committed_in([one.target for one in new])
-        fresh = []
-        for one in new:
+        for one in self._partitions.values():
             one.fault = ""
-            if one.target in found:
-                self._resume(one, found[one.target])
-            else:
-                fresh.append(one)
-        self._begin(fresh)
+        if self._partitions:  # also those that were here before: another may have had them meanwhile
+            self._copies.begin(list(self._partitions.values()), member)
 
     def retry_faults(self) -> None:
         """Assigns all partitions again if one has a fault: its cause may be gone."""
         if any(one.fault for one in self._partitions.values()):
             self.commit()
             self.assign(list(self._partitions.values()), self._member)
-
-    def _resume(self, one: CopiedPartition, progress: CommittedOffset) -> None:
-        if progress.metadata != self._source_name:
-            one.fail(f"{one.target[0]} is a copy from {progress.metadata}, and this source is {self._source_name}")
-        one.position = progress.offset
-
-    def _begin(self, fresh: list[CopiedPartition]) -> None:
-        """Begins copies at the start of their logs. That is committed first: records of a transaction that is never
-        committed make a log that is not empty."""
-        if not fresh:
-            return
-        targets = LogOffsets(self._target, self._retries.timeout_s)
-        keys = [one.target for one in fresh]
-        starts, ends = targets.starts(keys), targets.ends(keys)
-        empty = [one for one in fresh if starts[one.target] == ends[one.target]]
-        for one in fresh:
-            if one not in empty:
-                one.fail(
-                    f"{one.target[0]}-{one.target[1]} has records, and no progress of this mirror: it is another "
-                    "topic, or the mirror was away for longer than offsets.retention.minutes"
-                )
-        first = LogOffsets(self._source, self._retries.timeout_s).starts([one.source for one in empty])
-        for one in empty:
-            one.position = first[one.source]
-            one.offsets.clear()  # of a copy that was deleted
-            self._transaction.begin_copy(one, starts[one.target])
-        self.commit()
 
     # --- copying
 
@@ -177,20 +134,20 @@ class Copier:
         if self._left_s() <= 0:
             self.commit()
         elif self._pace.is_behind:
-            self._transaction.send()
+            self._copies.send()
 
     def commit(self) -> None:
         """Commits what is copied so far."""
         began_s = self._retries.monotonic_s()
-        self._transaction.commit(self._member)
+        self._copies.commit(self._member)
         self._pace.on_committed(began_s, self._retries.monotonic_s())
 
     def _left_s(self) -> float:
         """The time until a commit is due."""
-        transaction = self._transaction
-        if transaction.began_s is None:
+        copies = self._copies
+        if copies.began_s is None:
             return float("inf")
-        return self._pace.left_s(self._retries.monotonic_s(), transaction.size_bytes, transaction.has_records)
+        return self._pace.left_s(self._retries.monotonic_s(), copies.size_bytes, copies.has_records)
 
     def _ready(self, wait_s: float) -> list[int]:
         """The brokers whose response arrives within `wait_s`."""
@@ -236,7 +193,7 @@ class Copier:
                 continue
             try:
                 response = fetched(key, data)
-                batches, position = committed_batches(response, one.position)
+                batches, position = self._copies.batches(response, one.position)
             except OutOfRange:
                 self._reposition(one)
             except (Refused, Malformed) as fault:
@@ -250,7 +207,7 @@ class Copier:
                 one.counts.lag = _lag(response, position)
         self._fetch_where_idle()  # before the batches are sent: the source works meanwhile
         for one, batches in brought:
-            self._transaction.add(one, batches)
+            self._copies.add(one, batches)
             self._pace.is_behind |= bool(one.counts.lag)
 
     def _reposition(self, one: CopiedPartition) -> None:
@@ -263,7 +220,7 @@ class Copier:
                 "%s: the source has deleted %d offsets before they were copied", one.name, start - one.position
             )
             one.position = start
-            self._transaction.add(one, [])
+            self._copies.add(one, [])
         elif one.position > end:
             one.fail(f"it is copied up to offset {one.position}, but ends at {end}: it is another topic now")
 

@@ -1,9 +1,10 @@
 """The mirror of one source: joins the group that shares its partitions, and copies its own share until it is stopped.
 
 Everything that is needed to continue is in the target: the progress of each partition is a committed offset of the
-group. So after any error the session ends as a whole, and the next one begins from there: it joins again as the same
-static member, aborts the transaction that was open, and reads the progress. The leader of the group follows the topics
-of the source, and divides the partitions again when there are new ones.
+group, or the end of a copy that keeps the offsets. So after any error the session ends as a whole, and the next one
+begins from there: it joins again as the same static member, aborts the transaction that was open, and reads the
+progress. The leader of the group follows the topics of the source, and divides the partitions again when there are new
+ones.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.client.group_member import GroupMember, Share
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.mirror.copied_partition import CopiedPartition
 from kafkalite.client.mirror.copier import Copier
+from kafkalite.client.mirror.copies import Copies
 from kafkalite.client.mirror.flow_status import FlowStatus
 from kafkalite.client.mirror.naming import offset_syncs_of
 from kafkalite.client.mirror.open_transaction import OpenTransaction
+from kafkalite.client.mirror.preserved_copies import PreservedCopies, require_kafkalite
 from kafkalite.client.mirror.settings import Endpoint, MirrorSettings
 from kafkalite.client.mirror.state_records import OffsetSync, Run
 from kafkalite.client.mirror.state_topics import OFFSET_SYNCS_KEPT_MS, StateTopics, read_offset_syncs
@@ -128,7 +132,9 @@ class _Session:
             session_timeout_ms=settings.session_timeout_ms,
         )
         self._ready: list[TopicPartition] = []
-        state = StateTopics(target, Retries(flow.timeout_s), settings.replication_factor)
+        if settings.preserves_offsets:
+            require_kafkalite(target)
+        self._state = state = StateTopics(target, Retries(flow.timeout_s), settings.replication_factor)
         state.create(flow.naming.offset_syncs, kept_ms=OFFSET_SYNCS_KEPT_MS)
         self._leads = False
         self._copier = self._new_copier()
@@ -152,11 +158,35 @@ class _Session:
             self._copier.poll(_POLL_S)
         self._copier.commit()
 
-    def _new_copier(self) -> Copier:
+    def _new_copier(self) -> Copier[Any]:
+        settings = self._settings
+        return Copier(
+            self._source,
+            self._preserved() if settings.preserves_offsets else self._transactional(),
+            self._retries,
+            commit_interval_ms=settings.commit_interval_ms,
+            transaction_bytes=settings.transaction_bytes,
+            fetch_bytes=settings.fetch_bytes,
+        )
+
+    def _preserved(self) -> Copies[Any]:
+        settings, flow = self._settings, self._flow
+        return PreservedCopies(
+            self._source,
+            self._target,
+            self._state,
+            flow.naming.offset_syncs,
+            self._retries,
+            flow.wall_ms,
+            pair_interval_ms=settings.groups_interval_ms,
+        )
+
+    def _transactional(self) -> Copies[Any]:
         settings, flow = self._settings, self._flow
         source_name = f"cluster {self._source.cluster_id or flow.alias}"
         progress = GroupOffsets(flow.group_id, self._target, self._retries)
-        transaction = OpenTransaction(
+        return OpenTransaction(
+            self._source,
             self._target,
             settings.producer_options(),
             progress,
@@ -165,17 +195,6 @@ class _Session:
             flow.naming.offset_syncs,
             self._retries,
             flow.wall_ms,
-        )
-        return Copier(
-            self._source,
-            self._target,
-            transaction,
-            progress,
-            source_name,
-            self._retries,
-            commit_interval_ms=settings.commit_interval_ms,
-            transaction_bytes=settings.transaction_bytes,
-            fetch_bytes=settings.fetch_bytes,
         )
 
     def _divide_again(self) -> None:
@@ -221,10 +240,9 @@ class _Session:
             return
         keys = [key for key in self._source.places if key[0] in topics]
         starts = LogOffsets(self._source, self._flow.timeout_s).starts(keys)
-        state = StateTopics(self._target, Retries(self._flow.timeout_s), self._settings.replication_factor)
         now_ms = self._flow.wall_ms()
         syncs = [OffsetSync(key, Run(start, 0, 0)).record(now_ms) for key, start in starts.items()]
-        state.write(self._flow.naming.offset_syncs, syncs)
+        self._state.write(self._flow.naming.offset_syncs, syncs)
 
     def _chosen(self) -> dict[str, int]:
         """The topics that are copied. A copy with the same name as its source is known only by the state of the mirror

@@ -2,8 +2,9 @@
 
 The copy is known as runs: records that lie without a gap in both logs. Inside of a run the translation is exact. Behind
 its end it is the end of the run in the copy, up to the next run: markers, records that compaction has removed and
-aborted transactions leave gaps, on both sides. Old runs are thinned out; an offset in a run that is forgotten becomes
-the end of the one before, so a consumer there reads some records again.
+aborted transactions leave gaps, on both sides. A copy with the offsets of its source is one run, gaps and all. Old runs
+are thinned out; an offset in a run that is forgotten becomes the end of the one before, so a consumer there reads some
+records again.
 Source: org.apache.kafka.connect.mirror.OffsetSyncStore, which knows single offsets only.
 """
 
@@ -40,6 +41,12 @@ class OffsetMap:
                 self._starts.append(run.source)
             if len(self._runs) > self._runs_max:
                 self._thin_out()
+
+    @property
+    def last(self) -> Run | None:
+        """The last run."""
+        with self._lock:
+            return self._runs[-1] if self._runs else None
 
     def clear(self) -> None:
         with self._lock:

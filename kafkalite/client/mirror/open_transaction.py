@@ -14,12 +14,14 @@ Source: org.apache.kafka.clients.producer.KafkaProducer (sendOffsetsToTransactio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
+from kafkalite.client.fetching import Fetched
 from kafkalite.client.group_member import Membership
-from kafkalite.client.mirror.committed_batches import CommittedBatch, Part
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.mirror.committed_batches import CommittedBatch, Part, committed_batches
 from kafkalite.client.mirror.copied_partition import CopiedPartition
 from kafkalite.client.mirror.offset_map import extend
 from kafkalite.client.mirror.state_records import OffsetSync, Run
@@ -59,6 +61,7 @@ class OpenTransaction:
 
     def __init__(
         self,
+        source: ClusterClient,
         target: ClusterClient,
         options: ProducerOptions,
         progress: GroupOffsets,
@@ -68,6 +71,9 @@ class OpenTransaction:
         retries: Retries,
         wall_ms: Callable[[], int],
     ) -> None:
+        self._source = source
+        self._target = target
+        self._retries = retries
         self._transactions = Transactions(target, retries)
         self._identity: Identity = self._transactions.begin(transactional_id, options.transaction_timeout_ms)
         self._producer = Producer(options, target, retries, self._identity, self._on_stored)
@@ -82,6 +88,46 @@ class OpenTransaction:
         self.began_s: float | None = None
         self.size_bytes = 0
         self.has_records = False
+
+    def begin(self, partitions: Sequence[CopiedPartition], member: Membership) -> None:
+        """Sets the position of each partition to its progress, or gives it a fault. Copies that are empty begin."""
+        self._target.refresh()
+        found = self._progress.committed_in([one.target for one in partitions])
+        for one in partitions:
+            if one.target in found:
+                self._resume(one, found[one.target])
+        if fresh := [one for one in partitions if one.target not in found]:
+            self._begin(fresh, member)
+
+    def _resume(self, one: CopiedPartition, progress: CommittedOffset) -> None:
+        if progress.metadata != self._source_name:
+            one.fail(f"{one.target[0]} is a copy from {progress.metadata}, and this source is {self._source_name}")
+        one.position = progress.offset
+
+    def _begin(self, fresh: list[CopiedPartition], member: Membership) -> None:
+        """Begins copies at the start of their logs. That is committed first: records of a transaction that is never
+        committed make a log that is not empty."""
+        targets = LogOffsets(self._target, self._retries.timeout_s)
+        keys = [one.target for one in fresh]
+        starts, ends = targets.starts(keys), targets.ends(keys)
+        empty = [one for one in fresh if starts[one.target] == ends[one.target]]
+        for one in fresh:
+            if one not in empty:
+                one.fail(
+                    f"{one.target[0]}-{one.target[1]} has records, and no progress of this mirror: it is another "
+                    "topic, or the mirror was away for longer than offsets.retention.minutes"
+                )
+        first = LogOffsets(self._source, self._retries.timeout_s).starts([one.source for one in empty])
+        for one in empty:
+            one.position = first[one.source]
+            one.offsets.clear()  # of a copy that was deleted
+            self.add(one, [])
+            self._pending[one.target].runs.append(Run(one.position, starts[one.target], 0))
+        self.commit(member)
+
+    def batches(self, fetched: Fetched, position: int) -> tuple[list[CommittedBatch], int]:
+        """The batches of a response as a producer sends them, and the offset behind it. Raises Malformed."""
+        return committed_batches(fetched, position)
 
     def add(self, copied: CopiedPartition, batches: list[CommittedBatch]) -> None:
         """Queues batches of a partition, whose position is behind them."""
@@ -105,11 +151,6 @@ class OpenTransaction:
             pending.size_bytes += len(one.records)
             pending.newest_timestamp = max(pending.newest_timestamp, one.max_timestamp)
             self.size_bytes += len(one.records)
-
-    def begin_copy(self, copied: CopiedPartition, target_start: int) -> None:
-        """Makes the position the beginning of a copy that is empty."""
-        self.add(copied, [])
-        self._pending[copied.target].runs.append(Run(copied.position, target_start, 0))
 
     def send(self) -> None:
         """Sends the batches that are queued, without waiting for the last answers."""

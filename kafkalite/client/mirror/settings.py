@@ -33,6 +33,7 @@ class MirrorSettings:
     topics: Filter = field(default_factory=lambda: Filter(".*", TOPICS_EXCLUDED))
     groups: Filter = field(default_factory=lambda: Filter(".*", GROUPS_EXCLUDED))
     keeps_names: bool = False
+    preserves_offsets: bool = False
     replication_factor: int = -1
     with_settings: bool = True
     with_acls: bool = False

@@ -84,3 +84,14 @@ def test_a_map_that_is_cleared_knows_nothing() -> None:
     offsets.append(Run(6, 7, 1))
     offsets.clear()
     assert offsets.translate(7) is None
+
+
+def test_a_copy_with_the_same_offsets_is_one_run() -> None:
+    offsets = OffsetMap()
+    assert offsets.last is None
+    end = 0
+    for more in (5, 0, 100):  # gaps of the source are gaps of the copy
+        offsets.append(Run(end, end, more))
+        end += more
+    assert offsets.last == Run(0, 0, 105)
+    assert [offsets.translate(offset) for offset in (0, 7, 105, 106)] == [0, 7, 105, 105]

@@ -1,0 +1,357 @@
+"""Copies that keep the offsets of their source, at brokers of kafkalite: by AppendAt, and without transactions.
+
+The end of a copy's log is its whole state. A batch is appended on the condition that the log ends where this mirror
+expects. So a mirror that begins after a kill reads the end and continues there, and if two have a partition for a
+moment, one of them is refused. Consumers see a record when it is committed, and all of them are of committed
+transactions.
+
+A copy with records continues only if its last one is the source's record at that offset: a topic of others, and one to
+which producers write since a fail-over, stay as they are. If there is none to compare (it is deleted at either end, or
+a batch without records is the last), the pair of offsets decides that a mirror writes before it begins.
+Source: none; MirrorMaker 2 cannot keep offsets.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafkalite.client.blocking_client import BlockingClient, name_of_error
+from kafkalite.client.broker_reports import is_kafkalite
+from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
+from kafkalite.client.fetching import Fetched
+from kafkalite.client.group_member import Membership
+from kafkalite.client.log_offsets import LogOffsets
+from kafkalite.client.mirror.copied_partition import CopiedPartition
+from kafkalite.client.mirror.preserved_batches import PreservedBatch, filler, preserved_batches
+from kafkalite.client.mirror.state_records import OffsetSync, Run
+from kafkalite.client.mirror.state_topics import StateTopics
+from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
+from kafkalite.common.errors import ConfigError, ErrorCode, Unanswered
+from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.common.names import TopicPartition
+from kafkalite.protocol.messages.append_at import (
+    AppendAtPartition,
+    AppendAtPartitionResult,
+    AppendAtRequest,
+    AppendAtTopic,
+)
+
+_VERSION = 0
+_REQUEST_BYTES = 4 << 20
+
+
+def require_kafkalite(target: ClusterClient) -> None:
+    """Raises ConfigError if the brokers of a cluster cannot append batches at given offsets. Raises Unanswered."""
+    client = target.first
+    is_ours = is_kafkalite(client)
+    if is_ours is None:  # the user may not describe the cluster
+        try:
+            client.ask(AppendAtRequest(), _VERSION)
+        except Unanswered:
+            is_ours = False
+    if is_ours is False:
+        raise ConfigError(
+            f"the target {client.address} is not kafkalite: --preserve-offsets needs its brokers, since Apache Kafka "
+            "gives every record a new offset"
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Tail:
+    """The end of one copy. `end_offset` is that of its log, without `in_flight` and `queued`. What lies below
+    `committed_offset` is committed, as far as is known; up to `paired_offset` the topic of offset syncs has a pair."""
+
+    copied: CopiedPartition
+    end_offset: int
+    committed_offset: int
+    paired_offset: int
+    in_flight: list[PreservedBatch] = field(default_factory=list)
+    queued: deque[PreservedBatch] = field(default_factory=deque)
+
+    @property
+    def queued_end(self) -> int:
+        """The end of the log when all is appended."""
+        for batches in (self.queued, self.in_flight):
+            if batches:
+                return batches[-1].end_offset
+        return self.end_offset
+
+
+class _Logs(NamedTuple):
+    """Offsets of a copy's log and of its source: where they begin and end, and up to where they are committed."""
+
+    start: int
+    end: int
+    high_watermark: int
+    source_start: int
+    source_end: int
+
+
+class PreservedCopies:
+    """The copies of one source; see `Copies`."""
+
+    def __init__(
+        self,
+        source: ClusterClient,
+        target: ClusterClient,
+        state: StateTopics,
+        offset_syncs: str,
+        retries: Retries,
+        wall_ms: Callable[[], int],
+        *,
+        pair_interval_ms: int,
+    ) -> None:
+        """A pair of offsets of each partition is written every `pair_interval_ms` for MirrorMaker's readers."""
+        self._source = source
+        self._target = target
+        self._state = state
+        self._offset_syncs = offset_syncs
+        self._timeout_s = retries.timeout_s
+        self._monotonic_s = retries.monotonic_s
+        self._wall_ms = wall_ms
+        self._pair_interval_s = pair_interval_ms / 1000
+        self._paired_s = self._monotonic_s()
+        self._tails: dict[TopicPartition, _Tail] = {}
+        self._in_flight: dict[int, BlockingClient] = {}  # by broker id
+        self.began_s: float | None = None
+        self.size_bytes = 0
+        self.has_records = False
+
+    # --- the beginning
+
+    def begin(self, partitions: Sequence[CopiedPartition], member: Membership) -> None:
+        """Sets the position of each partition to the end of its copy, or gives it a fault. An empty copy begins where
+        its source does."""
+        self._tails.clear()
+        self._target.refresh()
+        answers = self._ask({one.target: AppendAtPartition(index=one.target[1]) for one in partitions})
+        usable = [one for one in partitions if self._is_answered(one, answers[one.target])]
+        fresh = []
+        for one, logs in self._offsets_of(usable, answers).items():
+            if logs.end == 0:
+                fresh.append((one, logs.source_start))
+            elif fault := self._fault(one, logs):
+                one.fail(fault)
+            else:
+                self._continue(one, logs.end, max(logs.start, logs.high_watermark))
+        self._begin(fresh)
+
+    def _is_answered(self, one: CopiedPartition, answer: AppendAtPartitionResult) -> bool:
+        """Whether the leader has reported; the partition has a fault if it refuses. Raises WriteFailed."""
+        if answer.error_code:
+            self._refuse(one, answer)
+        return not answer.error_code
+
+    def _offsets_of(
+        self, partitions: Sequence[CopiedPartition], answers: Mapping[TopicPartition, AppendAtPartitionResult]
+    ) -> dict[CopiedPartition, _Logs]:
+        here, there = LogOffsets(self._source, self._timeout_s), LogOffsets(self._target, self._timeout_s)
+        sources = [one.source for one in partitions]
+        starts, ends = here.starts(sources), here.ends(sources, committed=True)
+        committed = there.ends([one.target for one in partitions])
+        return {
+            one: _Logs(
+                answers[one.target].start_offset,
+                answers[one.target].end_offset,
+                committed[one.target],
+                starts[one.source],
+                ends[one.source],
+            )
+            for one in partitions
+        }
+
+    def _begin(self, fresh: Sequence[tuple[CopiedPartition, int]]) -> None:
+        """Begins copies that are empty, each at its source's start, with a pair of offsets that says so first."""
+        if not fresh:
+            return
+        now_ms = self._wall_ms()
+        pairs = [OffsetSync(one.source, Run(start, start, 0)) for one, start in fresh]
+        self._state.write(self._offset_syncs, [pair.record(now_ms) for pair in pairs])
+        beginnings = {
+            one.target: AppendAtPartition(index=one.target[1], end_offset=0, start_offset=start)
+            for one, start in fresh
+            if start
+        }
+        answers = self._ask(beginnings)
+        for one, start in fresh:
+            if one.target not in answers or self._is_answered(one, answers[one.target]):
+                self._continue(one, start, start)
+
+    def _continue(self, one: CopiedPartition, end_offset: int, committed_offset: int) -> None:
+        one.position = end_offset
+        one.offsets.clear()
+        one.offsets.append(Run(0, 0, committed_offset))
+        self._tails[one.target] = _Tail(one, end_offset, committed_offset, committed_offset)
+
+    def _fault(self, one: CopiedPartition, logs: _Logs) -> str:
+        """The reason why a log with records, or with deleted ones, is no copy that may be continued; "" if it is."""
+        name = f"{one.target[0]}-{one.target[1]}"
+        if logs.end > logs.source_end:
+            return f"{name} ends at offset {logs.end}, and its source at {logs.source_end}: others have written to it"
+        is_same = self._has_same_last_record(one, logs)
+        if is_same is None:
+            last = one.offsets.last
+            is_same = last is not None and last.source == last.target
+        if is_same:
+            return ""
+        return (
+            f"{name} has records that are not its source's at these offsets: it is another topic, a copy without "
+            "--preserve-offsets, or has got records of others"
+        )
+
+    def _has_same_last_record(self, one: CopiedPartition, logs: _Logs) -> bool | None:
+        """None if there is no record to compare."""
+        if logs.high_watermark <= logs.start:
+            return None
+        last = _record_at(self._target, one.target, logs.high_watermark - 1)
+        if last is None:
+            return None
+        if last.marker is not None or last.batch.producer_id >= 0:
+            return False
+        if last.offset < logs.source_start:
+            return None
+        original = _record_at(self._source, one.source, last.offset)
+        return None if original is None else _content(original) == _content(last)
+
+    # --- batches
+
+    def batches(self, fetched: Fetched, position: int) -> tuple[list[PreservedBatch], int]:
+        """The batches of a response with their offsets, and the offset behind it. Raises Malformed."""
+        return preserved_batches(fetched, position)
+
+    def add(self, copied: CopiedPartition, batches: list[PreservedBatch]) -> None:
+        """Queues batches of a partition, whose position is behind them."""
+        tail = self._tails.get(copied.target)
+        if tail is None:
+            return
+        if self.began_s is None:
+            self.began_s = self._monotonic_s()
+        tail.queued += batches
+        self.size_bytes += sum(len(one.data) for one in batches)
+        self.has_records |= bool(batches)
+
+    def send(self) -> None:
+        """Sends a request to each leader that has none in flight."""
+        led: dict[int, list[_Tail]] = {}
+        for target, tail in self._tails.items():
+            if tail.queued and not tail.in_flight:
+                led.setdefault(self._target.leader_of(target), []).append(tail)
+        for broker_id, tails in led.items():
+            if broker_id not in self._in_flight:
+                self._send(broker_id, tails)
+
+    def _send(self, broker_id: int, tails: Sequence[_Tail]) -> None:
+        left_bytes = _REQUEST_BYTES
+        wanted: dict[TopicPartition, AppendAtPartition] = {}
+        for tail in tails:
+            while tail.queued and (left_bytes >= len(tail.queued[0].data) or not wanted):
+                tail.in_flight.append(one := tail.queued.popleft())
+                left_bytes -= len(one.data)
+                if left_bytes <= 0:
+                    break
+            if tail.in_flight:
+                records = memoryview(b"".join(one.data for one in tail.in_flight))
+                target = tail.copied.target
+                wanted[target] = AppendAtPartition(index=target[1], end_offset=tail.end_offset, records=records)
+            if left_bytes <= 0:
+                break
+        client = self._target.leader(broker_id)
+        client.send(self._request(wanted), _VERSION)
+        self._in_flight[broker_id] = client
+
+    def commit(self, member: Membership) -> None:
+        """Returns when all that was added is committed; notifies the partitions."""
+        if self.began_s is None:
+            return
+        self._fill_up()
+        while self._in_flight or any(tail.queued for tail in self._tails.values()):
+            self.send()
+            for broker_id in list(self._in_flight):
+                self._receive(broker_id)
+        self._write_pairs()
+        self.began_s, self.size_bytes, self.has_records = None, 0, False
+
+    def _fill_up(self) -> None:
+        """Where the source has nothing more behind a gap, the copy gets as long as it."""
+        for tail in self._tails.values():
+            copied = tail.copied
+            if copied.counts.lag == 0 and copied.position > tail.queued_end:
+                tail.queued.append(filler(copied.position))
+
+    def _receive(self, broker_id: int) -> None:
+        client = self._in_flight.pop(broker_id)
+        for target, answer in _results(client.receive(AppendAtRequest, _VERSION)).items():
+            tail = self._tails[target]
+            if answer.error_code:
+                self._refuse(tail.copied, answer)
+                del self._tails[target]
+            else:
+                self._on_appended(tail)
+
+    def _on_appended(self, tail: _Tail) -> None:
+        before, tail.end_offset = tail.committed_offset, tail.in_flight[-1].end_offset
+        tail.copied.offsets.append(Run(before, before, tail.end_offset - before))
+        tail.committed_offset = tail.end_offset
+        counts = tail.copied.counts
+        counts.records += sum(one.record_count for one in tail.in_flight)
+        counts.size_bytes += sum(len(one.data) for one in tail.in_flight)
+        newest = max(one.max_timestamp for one in tail.in_flight)
+        if newest >= 0:
+            counts.latency_ms = max(0, self._wall_ms() - newest)
+        tail.in_flight = []
+
+    def _write_pairs(self) -> None:
+        now_s = self._monotonic_s()
+        if now_s - self._paired_s < self._pair_interval_s:
+            return
+        self._paired_s, now_ms = now_s, self._wall_ms()
+        changed = [tail for tail in self._tails.values() if tail.end_offset > tail.paired_offset]
+        pairs = [OffsetSync(tail.copied.source, Run(tail.end_offset, tail.end_offset, 0)) for tail in changed]
+        if pairs:
+            self._state.write(self._offset_syncs, [pair.record(now_ms) for pair in pairs])
+        for tail in changed:
+            tail.paired_offset = tail.end_offset
+
+    # --- requests
+
+    def _refuse(self, copied: CopiedPartition, answer: AppendAtPartitionResult) -> None:
+        """Gives the partition the fault of its leader's refusal. Raises WriteFailed for one that passes: the session
+        ends, and the next one reads the ends again."""
+        why = answer.error_message or name_of_error(answer.error_code)
+        text = f"{copied.target[0]}-{copied.target[1]} is refused: {why}"
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or ErrorCode.of(answer.error_code).is_retriable:
+            raise WriteFailed(text)
+        copied.fail(text)
+
+    def _ask(self, wanted: Mapping[TopicPartition, AppendAtPartition]) -> dict[TopicPartition, AppendAtPartitionResult]:
+        """The answers of the leaders about these partitions. Raises Unanswered, ConfigError."""
+        led: dict[int, dict[TopicPartition, AppendAtPartition]] = {}
+        for target, one in wanted.items():
+            led.setdefault(self._target.leader_of(target), {})[target] = one
+        found: dict[TopicPartition, AppendAtPartitionResult] = {}
+        for broker_id, some in led.items():
+            found |= _results(self._target.leader(broker_id).ask(self._request(some), _VERSION))
+        return found
+
+    def _request(self, wanted: Mapping[TopicPartition, AppendAtPartition]) -> AppendAtRequest:
+        topics: dict[str, AppendAtTopic] = {}
+        for (topic, _), one in wanted.items():
+            topics.setdefault(topic, AppendAtTopic(name=topic)).partitions.append(one)
+        return AppendAtRequest(timeout_ms=int(self._timeout_s * 500), topics=list(topics.values()))
+
+
+def _results(response: object) -> dict[TopicPartition, AppendAtPartitionResult]:
+    topics = response.topics  # type: ignore[attr-defined]
+    return {(topic.name, one.index): one for topic in topics for one in topic.partitions}
+
+
+def _record_at(cluster: ClusterClient, partition: TopicPartition, offset: int) -> ScannedRecord | None:
+    """The record with this offset, None if the log lacks it. Raises Unanswered."""
+    scan = PartitionScan(cluster, *partition, committed_only=False)
+    return next((one for one in scan.read(offset, offset + 1, max_bytes=1) if one.offset == offset), None)
+
+
+def _content(record: ScannedRecord) -> tuple[object, ...]:
+    return record.timestamp, record.key, record.value, record.headers
