@@ -117,17 +117,16 @@ class Partition:
                     uncommitted.append((log.end_offset, len(records)))
 
     def append_at(self, records: memoryview, end_offset: int, start_offset: int, now_ms: int) -> None:
-        """Append the batches of a mirror, which keep their offsets, if the log ends at `end_offset`; so each is
-        appended once. An empty log whose end lies before `start_offset` begins there instead. Raises KafkaError:
-        OFFSET_OUT_OF_RANGE for another end, and for a log with records that is to begin later."""
-        log = self.log
+        """Append a mirror's batches, which keep their offsets, if the log ends at `end_offset`. An empty log that ends
+        before `start_offset` begins there instead. Raises KafkaError: OFFSET_OUT_OF_RANGE if neither can be."""
+        log, fault = self.log, ""
         if log.end_offset != end_offset:
             fault = f"the log ends at offset {log.end_offset}, and not at {end_offset}"
+        elif start_offset > end_offset > log.start_offset:
+            fault = f"the log has records before offset {end_offset}, so it cannot begin at {start_offset}"
+        if fault:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, fault)
         if start_offset > end_offset:
-            if log.start_offset != end_offset:
-                fault = f"the log has records before offset {end_offset}, so it cannot begin at {start_offset}"
-                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, fault)
             self._restart_at(start_offset)
         if records:
             before, active_base = log.end_offset, log.segment_list.active.base_offset
@@ -351,13 +350,9 @@ class Partition:
         if not self.delayed_operations:
             self.watched_base = self.log.segment_list.active.base_offset
         operation.wait_in(self.delayed_operations)
-        if operation.read_committed:
-            self._count_stable_bytes()
-
-    def _count_stable_bytes(self) -> None:
-        """Begins to count bytes for read_committed operations: those past the last stable offset of now."""
-        stable_offset = self.last_stable_offset
-        self._counted_stable_offset = stable_offset if stable_offset < self.high_watermark else None
+        if operation.read_committed:  # counts bytes past the last stable offset of now
+            stable_offset = self.last_stable_offset
+            self._counted_stable_offset = stable_offset if stable_offset < self.high_watermark else None
 
     def wake_all(self) -> None:
         """Wake all delayed operations: their records may be truncated, or never arrive. Producers keep waiting."""

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalite.client.fetching import Fetched
 from kafkalite.client.mirror.committed_batches import CommittedBatch, committed_batches
 from kafkalite.common.errors import Malformed
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, NewRecord, assemble, build_batch
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, assemble, build_batch
 from kafkalite.record.batches import read_batch, whole_batches
 from kafkalite.record.message_set import build_set
 from kafkalite.record.record import Record
 from kafkalite.record.transaction_marker import build_marker
-
-NOW_MS = 1_700_000_000_000
-
-
-def fetched(data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> Fetched:
-    return Fetched(list(whole_batches(data)), 1 << 20, 1 << 20, 0, sorted(aborted), len(data))
+from tests.support.fetched_batches import NOW_MS, fetched, some
 
 
 def records_of(batch: CommittedBatch) -> list[Record]:
@@ -38,13 +30,6 @@ def records_of(batch: CommittedBatch) -> list[Record]:
     ]
     assert batch.max_timestamp == max(one.timestamp for one in found)
     return [one._replace(offset=offset) for one, offset in zip(found, offsets, strict=True)]
-
-
-def some(count: int, first: int = 0) -> list[NewRecord]:
-    return [
-        NewRecord(b"k%d" % at if at % 3 else None, b"v%d" % at if at % 4 else None, (("h", None),), NOW_MS + at)
-        for at in range(first, first + count)
-    ]
 
 
 def test_a_dense_batch_keeps_its_bytes() -> None:

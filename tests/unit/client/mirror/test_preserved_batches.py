@@ -13,7 +13,7 @@ from kafkalite.record.batches import is_intact, read_batch
 from kafkalite.record.message_set import build_set
 from kafkalite.record.record import Record
 from kafkalite.record.transaction_marker import build_marker
-from tests.unit.client.mirror.test_committed_batches import NOW_MS, fetched, some
+from tests.support.fetched_batches import NOW_MS, fetched, some
 
 
 def records_of(batch: PreservedBatch) -> list[Record]:
