@@ -284,9 +284,10 @@ class ClusterMetadata(ABC):
         understood."""
         return False
 
-    async def catch_up_with_others(self) -> None:
-        """Apply what other brokers have changed until now, if that can be done soon."""
-        return
+    async def catch_up_with_others(self) -> bool:
+        """Apply what other brokers have changed until now, if that can be done soon. Returns False, at once, while
+        changes cannot be expected to succeed: the store of the metadata does not answer."""
+        return True
 
     async def return_ids(self, held: Mapping[TopicPartition, uuid.UUID | None]) -> None:
         """Give unresolved topics their ids back, from those that this broker's logs have (None: they never had one).

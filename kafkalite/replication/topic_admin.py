@@ -64,14 +64,16 @@ class TopicAdmin:
             return wanted
         return min(wanted, max(len(self._metadata.brokers), 1))
 
-    async def catch_up(self, names: Iterable[str] = ()) -> None:
+    async def catch_up(self, names: Iterable[str] = ()) -> bool:
         """Take over what other brokers have changed until now, as far as that can be done soon: a client that has its
-        answer from one may ask another. Of `names`, those that the cluster has are known here then."""
-        await self._metadata.catch_up_with_others()
-        for name in tuple(names):
-            if name in self._metadata.topics and name not in self._replicas.by_name:
+        answer from one may ask another. Of `names`, those that the cluster has are known here then. Returns whether
+        topics can be expected to be created now."""
+        can_create = await self._metadata.catch_up_with_others()
+        for name in [each for each in names if each not in self._replicas.by_name]:
+            if name in self._metadata.topics:
                 with contextlib.suppress(KafkaError):  # whatever is wrong is logged, and told to those who use it
                     await self._applier.reconcile(name)
+        return can_create
 
     async def create(
         self,

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
-from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext, Runtime
+from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED, TOPIC, RequestContext, Runtime, in_time
 from kafkalite.api.request.throttling import MutationQuota
 from kafkalite.api.request.topic_describer import EncodedTopics, TopicDescriber
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -43,6 +43,8 @@ FIRST_VERSION_BY_ID = 12
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
 _SENT_TO_A_BROKER = "The request was sent to an endpoint of type BROKER"
 _CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
+_CREATION_MS_MAX = 5_000  # in a cluster; later requests of the client's connection wait meanwhile
+_CANNOT_NOW = ErrorCode.LEADER_NOT_AVAILABLE  # clients ask again
 
 API_VERSIONS_KEY = 18
 FIRST_VERSION_WITH_SOFTWARE = 3
@@ -80,13 +82,17 @@ class MetadataApi(NamedTuple):
         )
 
     async def _caught_up(self, request: wire.MetadataRequest, context: RequestContext) -> wire.MetadataResponse:
-        names = [topic.name for topic in request.topics or () if topic.name is not None]
-        await self.topic_admin.catch_up(self.cluster.topics if _is_of_all(request, context) else names)
-        response = self._known(request, context)
+        topics = request.topics or ()
+        if _is_of_all(request, context) or any(topic.topic_id != ZERO_UUID for topic in topics):
+            names: Iterable[str] = self.cluster.topics
+        else:
+            names = [topic.name for topic in topics if topic.name is not None]
+        can_create = await self.topic_admin.catch_up(names)
+        response = self._known(request, context, can_create)
         return response if isinstance(response, wire.MetadataResponse) else await response
 
     def _known(
-        self, request: wire.MetadataRequest, context: RequestContext
+        self, request: wire.MetadataRequest, context: RequestContext, can_create: bool = True
     ) -> wire.MetadataResponse | Awaitable[wire.MetadataResponse]:
         version = context.api_version
         by_name = self.replica_manager.by_name
@@ -110,6 +116,8 @@ class MetadataApi(NamedTuple):
             names.append(name)
             if is_created:
                 missing.append(name)
+        if missing and not can_create:
+            return self._answer(request, context, names, refused, dict.fromkeys(missing, _CANNOT_NOW))
         if missing:
             return self._create_and_answer(request, context, names, missing, refused)
         return self._answer(request, context, names, refused)
@@ -148,21 +156,30 @@ class MetadataApi(NamedTuple):
     ) -> wire.MetadataResponse:
         faults: dict[str, ErrorCode] = {}
         quota = MutationQuota(context.connection, self.runtime.clock, is_strict=False)
+        deadline_ms = self.runtime.clock.monotonic_ms() + _CREATION_MS_MAX
         for name in missing[:_CREATED_AT_ONCE_MAX]:
+            left_ms = deadline_ms - self.runtime.clock.monotonic_ms()
             try:
-                if (internal := self.internal_topics.get(name)) is not None:
-                    await internal.ensure()
+                if not self.cluster.is_shared:
+                    await self._ensure(name, quota)
+                elif left_ms > 0:
+                    await in_time(self.runtime, left_ms, self._ensure(name, quota))
                 else:
-                    partition_count = self.config().num_partitions
-                    quota.take(partition_count)
-                    await self.topic_admin.ensure(name, partition_count, {})
+                    faults[name] = _CANNOT_NOW
             except KafkaError as error:
-                # a topic that cannot be created now may exist later; clients retry LEADER_NOT_AVAILABLE
-                cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT
-                faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
+                # a topic that cannot be created now may exist later
+                faults[name] = _CANNOT_NOW if error.code is ErrorCode.REQUEST_TIMED_OUT else error.code
                 if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
                     logger.warning("topic %s could not be created on demand: %s", name, error)
         return self._answer(request, context, names, refused, faults)
+
+    async def _ensure(self, name: str, quota: MutationQuota) -> None:
+        if (internal := self.internal_topics.get(name)) is not None:
+            await internal.ensure()
+            return
+        partition_count = self.config().num_partitions
+        quota.take(partition_count)
+        await self.topic_admin.ensure(name, partition_count, {})
 
     def _answer(
         self,

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kafkalite.api.request.request_context import TOPIC, RequestContext, Runtime, refusal
+from kafkalite.api.request.request_context import TOPIC, RequestContext, Runtime, in_time, refusal
 from kafkalite.api.request.throttling import MutationQuota
-from kafkalite.common.clock import within
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
@@ -97,15 +96,10 @@ class TopicApi(NamedTuple):
         return MutationQuota(context.connection, self.runtime.clock, is_strict=is_strict)
 
     async def _in_time(self, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
-        """The result of `work`. In a cluster `work` waits for the controller and other brokers. If that takes longer
-        than the client's timeout, raises KafkaError(REQUEST_TIMED_OUT); the change may still complete later."""
+        """The result of `work`, in a cluster within the client's timeout (see `in_time`)."""
         if not self.metadata.is_shared:
             return await work
-        try:
-            return await within(self.runtime.clock, max(timeout_ms, _TIMEOUT_MS_MIN), work)
-        except TimeoutError:
-            message = "The request was taken, but is not carried out yet: is a broker away, or the controller?"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        return await in_time(self.runtime, max(timeout_ms, _TIMEOUT_MS_MIN), work)
 
     async def _each(self, do: Callable[[_Wanted], Awaitable[_Done]], all_of: Sequence[_Wanted]) -> list[_Done]:
         """The results of `do` for each element. In a cluster each change waits for the controller, so several run

@@ -10,10 +10,11 @@ Source: kafka.server.RequestContext, kafka.server.AuthHelper, kafka.security.aut
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sized
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from kafkalite.common.clock import within
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.security.acl.acl import CLUSTER_NAME, OPERATIONS_OF, Operation, ResourceType
 
@@ -166,6 +167,19 @@ class Runtime:
         self.readers = readers
 
 
+Result = TypeVar("Result")
+
+
+async def in_time(runtime: Runtime, timeout_ms: int, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of `work`, which waits for the controller and other brokers. If that takes longer than `timeout_ms`,
+    raises KafkaError(REQUEST_TIMED_OUT); the change may still complete later."""
+    try:
+        return await within(runtime.clock, timeout_ms, work)
+    except TimeoutError:
+        message = "The request was taken, but is not carried out yet: is a broker away, or the controller?"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+
+
 PARTITIONS_MAX = 100_000
 
 
@@ -178,7 +192,6 @@ def check_partition_count(topics: Iterable[Sized]) -> None:
         raise Disconnect(f"a request for {count} partitions: more than {PARTITIONS_MAX}")
 
 
-Result = TypeVar("Result")
 Response = TypeVar("Response")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kafkalite.common.clock import Clock, within
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
@@ -25,6 +25,7 @@ from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster import identities
 from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
+from kafkalite.zk.cluster.catch_up import CatchUp
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.cluster_writes import ClusterWrites, reaching
 from kafkalite.zk.cluster.identities import agree_on_cluster_id, generate_broker_id
@@ -36,7 +37,6 @@ from kafkalite.zk.znodes import security_nodes, znode_paths
 
 logger = logging.getLogger(__name__)
 
-_CATCH_UP_LIMIT_MS = 500  # then a request is answered from what is known
 _CHANGE_TIMEOUT_MS = 30_000  # for the controller to act on a change; clients wait as long
 PathListener = Callable[[Iterable[str]], None]
 
@@ -97,7 +97,7 @@ class ZooKeeperMetadata(cluster_metadata.ClusterMetadata):
         )
         self.session = lifecycle.session
         self.writes: ClusterWrites = ClusterWrites(lifecycle, view, change_timeout_ms)
-        self._clock = clock
+        self._catch_up = CatchUp(clock, self._synced)
         self._isr_change_notification = IsrChangeNotification(lifecycle.session, clock)
         self.isr_writes = IsrWrites(lifecycle, view, self._isr_change_notification.add)
 
@@ -149,13 +149,12 @@ class ZooKeeperMetadata(cluster_metadata.ClusterMetadata):
         Raises Unavailable, OperationFailed."""
         await self.lifecycle.reader.refresh()
 
-    async def catch_up_with_others(self) -> None:
-        async def catch_up() -> None:
-            await self.session.sync()
-            await self.catch_up()
+    async def catch_up_with_others(self) -> bool:
+        return self.session.is_connected and await self._catch_up.wait()
 
-        with suppress(Unavailable, OperationFailed, TimeoutError):
-            await within(self._clock, _CATCH_UP_LIMIT_MS, catch_up())
+    async def _synced(self) -> None:
+        await self.session.sync()
+        await self.catch_up()
 
     # -- from start to stop
 
@@ -248,6 +247,7 @@ class ZooKeeperMetadata(cluster_metadata.ClusterMetadata):
                 await self.session.write([Delete(znode_paths.CLUSTER_ID)])
 
     async def stop(self) -> None:
+        self._catch_up.stop()
         await self.lifecycle.stop()
         await self.isr_writes.stop()
         self._isr_change_notification.stop()

@@ -168,13 +168,16 @@ async def delete_records(cluster: ThreeBrokers, broker: int, index: int) -> int:
 def test_a_client_finds_at_one_broker_what_another_has_acknowledged(together: Callable[..., None]) -> None:
     async def story(cluster: ThreeBrokers) -> None:
         for number in range(10):
-            name, at, elsewhere = f"passing-{number}", IDS[number % 3], IDS[(number + 1) % 3]
+            name, at, elsewhere, third = f"passing-{number}", *(IDS[(number + n) % 3] for n in range(3))
             wanted = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
             made = await cluster.ask(at, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
             assert made.topics[0].error_code == NONE
             asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
             (topic,) = (await cluster.ask(elsewhere, asked, 9)).topics
             assert topic.error_code == NONE
+            by_id = MetadataRequest(topics=[MetadataRequestTopic(topic_id=made.topics[0].topic_id, name=None)])
+            (topic,) = (await cluster.ask(third, by_id, 12)).topics
+            assert (topic.error_code, topic.name) == (NONE, name)
             await alter(cluster, at, TOPIC, name, "retention.ms", "123456")
             assert (await describe(cluster, elsewhere, TOPIC, name))["retention.ms"] == "123456"
             gone = await cluster.ask(at, DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
