@@ -1,11 +1,11 @@
 """Waits of requests for what ZooKeeper has acknowledged, which share round trips and end when it does not answer.
 
 A round trip that began before a request came may lack what that request must find. So all requests that come during one
-wait for the next, which begins `PAUSE_MS` after its end: one is under way at a time, however many requests there are.
+wait for the next, which begins `PAUSE_MS` after its end: one is in flight at a time, however many requests there are.
 A round trip takes 0.1 ms of the broker's processor time, more than the answer about 100 topics.
 
 When a request has waited for `LIMIT_MS`, ZooKeeper is taken for away. All that wait are released, and others do not
-wait either, until a round trip has succeeded: the one under way or, if the connection is lost, one that a later request
+wait either, until a round trip has succeeded: the one in flight or, if the connection is lost, one that a later request
 begins.
 """
 
