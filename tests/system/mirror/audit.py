@@ -27,11 +27,11 @@ class Pair(NamedTuple):
     target: int
 
 
-def committed_records(cluster: ClusterClient, topic: str, index: int) -> list[ScannedRecord]:
-    """The records of a partition that a consumer of committed ones sees."""
+def committed_records(cluster: ClusterClient, topic: str, index: int, begin: int = 0) -> list[ScannedRecord]:
+    """The records of a partition that a consumer of committed ones sees, from an offset on."""
     key = topic, index
     offsets = LogOffsets(cluster, TIMEOUT_S)
-    position, end = offsets.starts([key])[key], offsets.ends([key], committed=True)[key]
+    position, end = max(begin, offsets.starts([key])[key]), offsets.ends([key], committed=True)[key]
     scan = PartitionScan(cluster, topic, index, committed_only=True)
     found: list[ScannedRecord] = []
     while position < end:

@@ -1,4 +1,5 @@
-"""Source, target and mirrors are killed with -9 again and again: each record is copied once, no offset is ahead."""
+"""Source, target and mirrors are killed with -9 again and again: each record is copied once, no offset is ahead; with
+--preserve-offsets each one is at the offset of its source."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import confluent_kafka
@@ -16,13 +17,14 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_admin import GroupAdmin
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.common.errors import ConfigError, Unanswered
+from kafkalite.common.names import TopicPartition
 from tests.support.broker_process import ServedBroker
 from tests.support.wait import DEADLINE_S, until
 from tests.system.crash.copy_job import feeding
 from tests.system.crash.crash_line import Line
 from tests.system.crash.ledger import LOG, PARTITIONS, PERSISTENT, Ledger, create_topics
 from tests.system.mirror.audit import Audit, committed_records, content
-from tests.system.mirror.mirror_process import MirrorProcess
+from tests.system.mirror.mirror_process import QUICK, MirrorProcess
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -39,15 +41,19 @@ VICTIMS = ("mirror", "mirror", "east", "east", "west", "east and west", "all")
 class Place:
     """Two brokers and some mirrors between them."""
 
-    def __init__(self, tmp_path: Path, mirrors: int) -> None:
+    def __init__(self, tmp_path: Path, mirrors: int, *more: str) -> None:
+        """`more`: arguments of the mirrors."""
         self.west = ServedBroker(tmp_path / "west", tmp_path / "west.txt", SETTINGS)
         self.east = ServedBroker(tmp_path / "east", tmp_path / "east.txt", SETTINGS)
         self.west.start()
         self.east.start()
         self.mirrors = [
-            MirrorProcess(self.west.bootstrap, self.east.bootstrap, str(number), tmp_path / f"mirror-{number}.txt")
+            MirrorProcess(
+                self.west.bootstrap, self.east.bootstrap, str(number), tmp_path / f"mirror-{number}.txt", QUICK + more
+            )
             for number in range(mirrors)
         ]
+        self._same: dict[TopicPartition, int] = {}
 
     def close(self) -> None:
         for one in (*self.mirrors, self.west, self.east):
@@ -103,6 +109,38 @@ class Place:
                         lines.append(f"{topic}-{index}: {len(there)} of {len(here)}, the first {same} are the same")
         return "\n".join([*lines, *(one.said()[-700:] for one in self.mirrors)])
 
+    def check_offsets(self) -> int:
+        """Each copy is the beginning of its source, with the same offsets, and no group is ahead of it; only what was
+        not compared before is read. Returns the number of records."""
+        found = 0
+        with ClusterClient(self.west.bootstrap, 20) as west, ClusterClient(self.east.bootstrap, 20) as east:
+            groups = GroupAdmin(east, 20)
+            committed = {group: groups.offsets(group) for group in ("app", "early")}
+            ends = LogOffsets(east, 20).ends([key for key in east.places if key[0].startswith("west.")])
+            for (topic, index), end in ends.items():
+                if (original := topic.removeprefix("west.")) not in TOPICS:
+                    continue
+                begin = self._same.get((topic, index), 0)
+                there = [one for one in committed_records(east, topic, index, begin) if one.offset < end]
+                here = committed_records(west, original, index, begin)[: len(there)]
+                assert [one.offset for one in there] == [one.offset for one in here], (topic, index, begin)
+                assert content(there) == content(here), (topic, index, begin)
+                self._same[topic, index] = end
+                found += len(there)
+                assert all(offsets.get((topic, index), 0) <= end for offsets in committed.values())
+        return found
+
+    def has_same_ends(self) -> bool:
+        """Whether the copies, and the offsets of groups there, are as at the source."""
+        with ClusterClient(self.west.bootstrap, 20) as west, ClusterClient(self.east.bootstrap, 20) as east:
+            keys = [(topic, index) for topic, count in TOPICS.items() for index in range(count)]
+            ends = LogOffsets(west, 20).ends(keys, committed=True)
+            there = LogOffsets(east, 20).ends([(f"west.{topic}", index) for topic, index in keys])
+            groups = [
+                (GroupAdmin(west, 20).offsets(group), GroupAdmin(east, 20).offsets(group)) for group in ("app", "early")
+            ]
+        return _copied(ends) == there and all(_copied(here) == offsets for here, offsets in groups)
+
     def is_copied(self) -> bool:
         try:
             with ClusterClient(self.west.bootstrap, 5) as west, ClusterClient(self.east.bootstrap, 5) as east:
@@ -114,6 +152,10 @@ class Place:
                 )
         except (Unanswered, ConfigError):
             return False
+
+
+def _copied(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {(f"west.{topic}", index): offset for (topic, index), offset in offsets.items()}
 
 
 @contextlib.contextmanager
@@ -218,5 +260,37 @@ def test_each_record_is_copied_once(tmp_path: Path, mirrors: int, kills: int) ->
         audit.check()
         print(f"{kills} kills: {ledger.count} records, at most {audit.behind_max} would be read again")
         assert all(mirror.stop() == 0 for mirror in place.mirrors)
+    finally:
+        place.close()
+
+
+PRESERVED = [pytest.param(2, 60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("mirrors", "kills"), [(2, 6), *PRESERVED])
+def test_each_record_keeps_its_offset(tmp_path: Path, mirrors: int, kills: int) -> None:
+    """Compared after every kill: none is lost, twice, or at another offset."""
+    place = Place(tmp_path, mirrors, "--preserve-offsets")
+    chance = random.Random(1000 + kills)
+    found = 0
+    try:
+        line = Line(place.west.port)
+        create_topics(line, **TOPICS)
+        line.close()
+        for mirror in place.mirrors:
+            mirror.begin()
+        ledger = Ledger(place.west.bootstrap, "orders", idempotent=True)
+        with feeding(ledger), running(Payments(place.west.bootstrap)), running(App(place.west.bootstrap)):
+            for number in range(kills):
+                place.strike(chance)
+                found += place.check_offsets()
+                if number == kills // 2:
+                    place.copy_group("app", "early")
+        until(place.has_same_ends, place.difference, 3 * DEADLINE_S)
+        found += place.check_offsets()
+        assert place.is_copied()
+        print(f"{kills} kills: {found} records at the offsets of their source")
+        assert found >= ledger.count and all(mirror.stop() == 0 for mirror in place.mirrors)
     finally:
         place.close()
