@@ -14,6 +14,7 @@ from kafkalite.client.cluster_client import ClusterClient, Retries
 from kafkalite.client.mirror.flow import FAULTS, Flow
 from kafkalite.client.mirror.group_follower import GroupFollower
 from kafkalite.client.mirror.naming import HEARTBEATS
+from kafkalite.client.mirror.preserved_copies import require_kafkalite
 from kafkalite.client.mirror.state_records import Checkpoint, heartbeat
 from kafkalite.client.mirror.state_topics import StateTopics
 from kafkalite.client.mirror.target_topics import TargetTopics
@@ -72,6 +73,8 @@ class _Session:
         self._groups = GroupFollower(source, target, settings.groups, timeout_s)
         self._topics = TargetTopics(source, target, flow.naming, settings.topics, timeout_s, report=flow.status.report)
         self._due_ms: dict[str, int] = {}
+        if settings.preserves_offsets:
+            require_kafkalite(target)
         self._state.create(flow.naming.checkpoints, flow.naming.heartbeats, HEARTBEATS)
 
     def work(self) -> None:
@@ -96,8 +99,9 @@ class _Session:
             self._topics.follow_acls(topics)
 
     def _follow_groups(self) -> None:
+        now_ms = self._wall_ms()  # a checkpoint knows all that was committed by its time
+
         def write(checkpoints: list[Checkpoint]) -> None:
-            now_ms = self._wall_ms()
             self._state.write(self._flow.naming.checkpoints, [one.record(now_ms) for one in checkpoints])
 
         partitions = {key: one for key, one in self._flow.status.partitions.items() if not one.fault}

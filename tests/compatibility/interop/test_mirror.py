@@ -14,7 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.reference import ReferenceUnavailable
+from kafkalite.cli.main import main
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.mirror import preserved_copies
 from kafkalite.client.mirror.mirror import Mirror
 from kafkalite.client.mirror.naming import Naming
 from kafkalite.client.mirror.settings import Endpoint, MirrorSettings
@@ -23,6 +25,7 @@ from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.testing import Broker
 from tests.compatibility.interop.java_tools import SOURCES, java_command
 from tests.compatibility.interop.kraft_kafka import kraft_kafka
+from tests.support.reader.stock_consumer import StockConsumer
 from tests.support.wait import DEADLINE_S, until
 from tests.system.mirror.audit import Audit
 
@@ -53,8 +56,9 @@ def kafkalite(tmp_path: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def mirrored(west: str, east: str) -> Iterator[Mirror]:
-    settings = MirrorSettings(Endpoint(east), "east", refresh_interval_ms=300, groups_interval_ms=300, retry_ms=300)
+def mirrored(west: str, east: str, **more: Any) -> Iterator[Mirror]:
+    quick = {"refresh_interval_ms": 300, "groups_interval_ms": 300, "retry_ms": 300, **more}
+    settings = MirrorSettings(Endpoint(east), "east", **quick)
     mirror = Mirror({"west": Endpoint(west)}, settings)
     mirror.start()
     try:
@@ -155,6 +159,66 @@ def test_a_mirror(kafka: str, kafkalite: str, direction: str, run: Callable[...,
         assert {"west.orders", "west.payments", "west.table"} <= set(state["remote"].strip("[]").split(", "))
         assert not mirror.statuses[0].faults()
     print(f"at most {audit.behind_max} records would be read again")
+
+
+def test_a_target_that_is_not_kafkalite_cannot_keep_offsets(
+    kafka: str, kafkalite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = f"the target {kafka} is not kafkalite: --preserve-offsets needs its brokers"
+    assert main(["mirror", "--from", f"west={kafkalite}", "--to", kafka, "--preserve-offsets"]) == 1
+    assert why in capsys.readouterr().err
+    with mirrored(kafkalite, kafka, preserves_offsets=True) as mirror:
+        until(lambda: why in mirror.statuses[0].last_error, "a refusal")
+        with ClusterClient(kafka, 20) as cluster:
+            assert not cluster.topics, "nothing is created there"
+    for answer in (None, False):  # also if the mirror may not describe the cluster
+        with ClusterClient(kafka, 20) as cluster, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(preserved_copies, "is_kafkalite", lambda _, answer=answer: answer)
+            with pytest.raises(ConfigError, match="is not kafkalite"):
+                preserved_copies.require_kafkalite(cluster)
+
+
+def test_a_copy_of_kafkas_has_its_offsets(kafka: str, kafkalite: str, run: Callable[..., str]) -> None:
+    """As a stock consumer sees both; the state is read by Kafka's own MirrorClient."""
+    fill(kafka)
+    here, there = (StockConsumer(address, read_committed=True) for address in (kafka, kafkalite))
+    try:
+        with mirrored(kafka, kafkalite, preserves_offsets=True) as mirror:
+            read_some(kafka, 700)
+            fill_more(kafka)
+            until(lambda: has_topics(kafkalite, "west.orders", "west.payments"), "the copies")
+            for topic in ("orders", "payments"):  # Kafka compacts the table meanwhile
+                for index in range(TOPICS[topic]):
+                    await_same_offsets(here, there, topic, index)
+            copies = [TopicPartition(f"west.{name}", index) for name in ("orders", "payments") for index in (0, 1)]
+            originals = [TopicPartition(one.topic.removeprefix("west."), one.partition) for one in copies]
+
+            def offsets(bootstrap: str, partitions: list[TopicPartition]) -> list[int]:
+                return [one.offset for one in committed(bootstrap, partitions)]
+
+            until(lambda: offsets(kafkalite, copies) == offsets(kafka, originals), "the offsets of the group")
+            state = java_state(kafkalite, run)
+            assert state["upstream"] == "[west]" and state["hops"] == "1"
+            named = sorted((f"{one.topic}-{one.partition}", one.offset) for one in committed(kafkalite, copies))
+            translated = ", ".join(f"{name}={offset}" for name, offset in named if offset >= 0)
+            assert state["translated"] == "{" + translated + "}"
+            assert not mirror.statuses[0].faults()
+    finally:
+        here.close()
+        there.close()
+
+
+def has_topics(bootstrap: str, *names: str) -> bool:
+    with ClusterClient(bootstrap, 20) as cluster:
+        return cluster.topics.issuperset(names)
+
+
+def await_same_offsets(here: StockConsumer, there: StockConsumer, topic: str, index: int) -> None:
+    bounds = here.bounds(topic, index)
+    until(lambda: there.bounds(f"west.{topic}", index) == bounds, lambda: f"{topic}-{index} within {bounds}")
+    wanted = here.read(topic, {index: bounds})
+    found = there.read(f"west.{topic}", {index: bounds})
+    assert wanted and [one._replace(topic=topic) for one in found] == wanted
 
 
 def fill_more(bootstrap: str) -> None:

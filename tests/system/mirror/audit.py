@@ -10,7 +10,7 @@ from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.group_admin import GroupAdmin
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.mirror.naming import Naming
-from kafkalite.client.mirror.state_topics import read_offset_syncs
+from kafkalite.client.mirror.state_records import OffsetSync, Run
 from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
 from kafkalite.common.names import TopicPartition
 
@@ -25,6 +25,7 @@ class Pair(NamedTuple):
     partition: TopicPartition  # of the copy
     source: int
     target: int
+    time_ms: int
 
 
 def committed_records(cluster: ClusterClient, topic: str, index: int, begin: int = 0) -> list[ScannedRecord]:
@@ -38,6 +39,10 @@ def committed_records(cluster: ClusterClient, topic: str, index: int, begin: int
         found += [one for one in scan.read(position, end) if one.marker is None]
         position = max(position + 1, scan.position)
     return found
+
+
+def _translated(run: Run, offset: int) -> int:
+    return run.target + min(offset - run.source, run.records)
 
 
 def content(records: list[ScannedRecord]) -> list[tuple[object, ...]]:
@@ -61,7 +66,23 @@ def checkpoints(east: ClusterClient) -> list[Pair]:
             at += 2 + size
         (index,) = struct.unpack_from(">i", one.key, at)
         _, source, target = struct.unpack_from(">hqq", one.value)
-        found.append(Pair(texts[0], (texts[1], index), source, target))
+        found.append(Pair(texts[0], (texts[1], index), source, target, one.timestamp))
+    return found
+
+
+class Committed(NamedTuple):
+    """A run of records that a transaction committed, and the time at which it began to."""
+
+    run: Run
+    time_ms: int
+
+
+def committed_runs(east: ClusterClient) -> dict[TopicPartition, list[Committed]]:
+    """The pairs of offsets of each partition of the source, in their order."""
+    found: dict[TopicPartition, list[Committed]] = {}
+    for one in committed_records(east, NAMING.offset_syncs, 0):
+        sync = OffsetSync.read(one.key, one.value, one.headers)
+        found.setdefault(sync.partition, []).append(Committed(sync.run, one.timestamp))
     return found
 
 
@@ -83,7 +104,7 @@ class Audit:
                 for topic, index in self._source
             }
             self._pairs = checkpoints(target)
-            self._syncs = list(read_offset_syncs(target, NAMING.offset_syncs, TIMEOUT_S))
+            self._runs = committed_runs(target)
             here, there = GroupAdmin(source, TIMEOUT_S), GroupAdmin(target, TIMEOUT_S)
             groups = [one.group_id for one in here.list_groups() if one.group_id in ("app", "early")]
             self._groups = {group: (here.offsets(group), there.offsets(group)) for group in groups}
@@ -96,16 +117,32 @@ class Audit:
                 assert newest(copy) == newest(records), topic
             else:
                 assert content(copy) == content(records), f"{topic}-{index}: {len(copy)} of {len(records)} records"
-        for partition, run in self._syncs:
+        for partition, runs in self._runs.items():
             if partition[0] in self._tables:
                 continue
             here = {one.offset: one.value for one in self._source[partition]}
             there = {one.offset: one.value for one in self._target[NAMING.copy_of(partition[0]), partition[1]]}
-            for at in range(run.records):
-                assert here[run.source + at] == there[run.target + at], (partition, run)
+            for run, _ in runs:
+                for at in range(run.records):
+                    assert here[run.source + at] == there[run.target + at], (partition, run)
         assert self._pairs, "no checkpoint at all"
         for pair in self._pairs:
             self._check_pair(pair.partition, pair.source, pair.target)
+
+    def check_pace(self) -> int:
+        """Every checkpoint that was ever written, through all kills, was at most one transaction behind: its offset is
+        the translation of the source's, as far as the copy went when the last transaction but one had been committed.
+        Returns how many of them the copy's end held back."""
+        held_back = 0
+        for pair in self._pairs:
+            original = pair.partition[0].removeprefix(f"{NAMING.source}."), pair.partition[1]
+            times = sorted({one.time_ms for one in self._runs[original] if one.time_ms <= pair.time_ms})
+            known = [one.run for one in self._runs[original] if one.time_ms in times[:-1]]
+            end = max((run.target + run.records for run in known), default=0)
+            exact = max((_translated(run, pair.source) for run in known if run.source <= pair.source), default=0)
+            assert pair.target >= min(exact, end), f"{pair}: {exact} was known, in a copy up to {end}"
+            held_back += exact == end
+        return held_back
 
     def check_groups(self) -> None:
         """The offsets of groups at the target are those of the source, to the record."""
