@@ -179,14 +179,17 @@ class World:
             last = {key: at for at, (key, _) in enumerate(self.log)}
             self.log = [record for at, record in enumerate(self.log) if last[record[0]] == at]
         held, self.held, self.held_count = self.held, [], 0
-        for task in self.resolving:
-            task.close()
-        self.resolving.clear()
+        self.stop_resolving()
         self.coordinator.close()
         for done in held:  # as a partition that is not led any more
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._start()
         self.load()
+
+    def stop_resolving(self):
+        for task in self.resolving:
+            task.close()
+        self.resolving.clear()
 
     def resolve(self, *, fails=False):
         """All matching of regular expressions that was begun is done, or fails."""

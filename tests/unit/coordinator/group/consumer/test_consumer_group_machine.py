@@ -48,7 +48,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.protocol = protocol  # of all classic clients, which must have one in common
         self.count = 0
         self.clients = {slot: self.new_client(slot, is_classic=slot in classic) for slot in SLOTS}
-        self.group_epoch = 0
+        self.given_away = {}
+        self.ids_may_differ = False
         self.seen = None
         self.last_read = None
 
@@ -63,9 +64,23 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def heartbeat(self, client, *, is_lost=False, says_owned=False):
         client.hear(is_lost=is_lost)
+        before = self.world.group()
         client.step(says_owned=says_owned)
+        self.upgrade_gives_away(before, self.world.group())
         client.hear(is_lost=is_lost)
         self.group_epoch_only_rises()
+
+    def upgrade_gives_away(self, before, after):
+        """A cooperative client reads on while its group is between two assignments. Kafka 4.3 forgets that when the
+        group becomes one of the consumer protocol just then, and may give such partitions to others at once
+        (`migration_amid_a_rebalance` of the differential suite). So these have two readers until the client hears."""
+        if before is None or after is None or (before.kind, after.kind) != ("classic", "consumer"):
+            return
+        for client in self.clients.values():
+            if isinstance(client, ClassicClient):
+                target = after.tables.targets.get(client.member_id)
+                kept = {(topic, index) for topic, some in target.items() for index in some}
+                self.given_away.setdefault(client, set()).update(client.owned - kept)
 
     @rule(slot=slots, is_lost=st.booleans(), says_owned=st.booleans())
     def beat(self, slot, is_lost, says_owned):
@@ -131,6 +146,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule(compacted=st.booleans())
     def crash(self, compacted):
         self.world.restart(compacted=compacted)
+        self.ids_may_differ = False
 
     @rule(slot=slots, error=st.sampled_from([ErrorCode.NOT_ENOUGH_REPLICAS]))
     def fail(self, slot, error):
@@ -151,6 +167,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.world.dawdles)
     @rule(error=st.sampled_from([ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]))
     def the_log_answers(self, error):
+        """As in Kafka, a classic group whose log does not answer in time takes the new id of a static member back,
+        which the log has nevertheless."""
+        group = self.world.group()
+        self.ids_may_differ |= error != ErrorCode.NONE and group is not None and group.kind == "classic"
         self.world.dawdles = False
         self.world.catch_up(error)
 
@@ -182,7 +202,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert len(held) == len({each[:2] for each in held})
             for topic, index, epoch in held:
                 assert group.tables.partition_epochs.get(topic, index) == epoch
-        read = [each for client in self.clients.values() for each in client.owned]
+        for client, some in self.given_away.items():
+            some &= client.owned
+        read = [each for client in self.clients.values() for each in client.owned - self.given_away.get(client, set())]
         assert len(read) == len(set(read)), "two clients read one partition"
 
     @invariant()
@@ -192,7 +214,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         group = self.world.group()
         if group is not None and group.kind == "classic" and group.state_name != "Stable":
             return  # a classic group stores only what a rebalance has come to
-        assert _state(self.read(len(self.world.log)).group()) == _state(group)
+        stored = self.read(len(self.world.log)).group()
+        assert _state(stored, self.ids_may_differ) == _state(group, self.ids_may_differ)
 
     def read(self, count):
         """Another world, whose log is the beginning of this one's. It has a clock of its own, and is the same as long
@@ -206,6 +229,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         other.clock = ManualClock(begin[1])
         other._start()
         self.last_read = begin, other.load()
+        other.stop_resolving()
         return other
 
     @invariant()
@@ -219,7 +243,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "world"):
-            self.converge()
+            try:
+                self.converge()
+            finally:
+                self.world.stop_resolving()
 
     def converge(self):
         """When all heartbeat, each partition of a subscribed topic gets its one reader. A static member that died is
@@ -227,9 +254,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         world, clients = self.world, self.clients.values()
         world.dawdles = False
         world.catch_up()
-        for client in clients:  # the leader of a classic group notices by itself that topics have changed
-            client.resubscribe(client.topics, client.regex)
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
+            if number in (0, ROUNDS // 2):
+                for client in clients:  # the leader of a classic group notices by itself that topics have changed, but
+                    client.resubscribe(client.topics, client.regex)  # a static one that returns only what comes then
             self.time_passes(1_500)
             world.resolve()
             for client in clients:
@@ -267,12 +295,16 @@ def _described(world):
     return group and group.kind, listed, described
 
 
-def _state(group):
+def _state(group, by_instance=False):
+    """`by_instance` without the ids of static members of a classic group."""
     if group is None:
         return None
     if group.kind == "classic":
         described = group.describe()
-        members = {each.member_id: (each.instance_id, each.assignment) for each in described.members}
+        names = [(by_instance and each.instance_id) or each.member_id for each in described.members]
+        members = {
+            name: (each.instance_id, each.assignment) for name, each in zip(names, described.members, strict=True)
+        }
         return described.state, described.epoch, members
     tables = group.tables
     counts = (tables.name_counts, tables.regex_counts, tables.assignor_counts, tables.protocol_counts)
