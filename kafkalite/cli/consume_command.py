@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kafkalite.cli.command_config import add_bootstrap_server, add_command_config, add_timeout, security_of
-from kafkalite.cli.record_format import Render, renderer, safe
+from kafkalite.cli.record_format import renderer, safe
 from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.client.scan import BEGINNING, END, OFFSET, TAIL, TIME, Scan, Start
@@ -25,7 +25,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.output import complain
 from kafkalite.common.timestamps import format_timestamp, parse_timestamp
-from kafkalite.record.json_lines import Shown, json_of
+from kafkalite.record.json_lines import Shown, json_pieces
 
 _TAIL_MAX = 100_000
 _WHERE = "beginning, end, an offset, or a time such as 2026-01-31T12:00"
@@ -82,21 +82,19 @@ def run(options: argparse.Namespace) -> int:
 def _writer(options: argparse.Namespace) -> Callable[[Shown], object]:
     """Raises ConfigError."""
     out, is_terminal = sys.stdout, sys.stdout.isatty()
-    render: Render
+    pieces: Callable[[Shown], Iterable[bytes]]
     if options.json:
-        render = json_of
-    elif options.format is not None:
-        render = renderer(options.format)
-    elif is_terminal:
+        pieces = json_pieces
+    elif options.format is None and is_terminal:
         return lambda one: print(_for_people(one, has_topics=len(options.topics) > 1))
     else:
-        render = renderer("%v\\n")
+        pieces = renderer("%v\\n" if options.format is None else options.format)
     if is_terminal:
-        return lambda one: out.write(safe(render(one)))
+        return lambda one: out.write(safe(b"".join(pieces(one))))
     raw = out.buffer
     if options.follow:
-        return lambda one: (raw.write(render(one)), raw.flush())
-    return lambda one: raw.write(render(one))
+        return lambda one: (raw.writelines(pieces(one)), raw.flush())
+    return lambda one: raw.writelines(pieces(one))
 
 
 def _for_people(one: Shown, *, has_topics: bool) -> str:
@@ -155,7 +153,10 @@ class _Consumption:
             yield from self._newest(scan, options.tail)
         else:
             for one in scan.forwards():
-                yield from (record.shown() for record in one.by_time())
+                waiting = one.by_time()[::-1]
+                del one  # its records are not kept while the next ones are read
+                while waiting:
+                    yield waiting.pop().shown()
         if options.follow:
             for one in scan.tail():
                 yield from (record.shown() for records in one.found.values() for record in records)

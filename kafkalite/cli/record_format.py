@@ -60,10 +60,10 @@ def pieces_of(text: str) -> list[bytes | Render]:
     return found
 
 
-def renderer(text: str) -> Render:
-    """The function that formats a record as bytes. Raises ConfigError."""
+def renderer(text: str) -> Callable[[Shown], list[bytes]]:
+    """The function that formats a record as bytes, in pieces. Raises ConfigError."""
     pieces = pieces_of(text)
-    return lambda one: b"".join(piece if isinstance(piece, bytes) else piece(one) for piece in pieces)
+    return lambda one: [piece if isinstance(piece, bytes) else piece(one) for piece in pieces]
 
 
 def safe(data: bytes) -> str:

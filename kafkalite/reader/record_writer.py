@@ -20,18 +20,21 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC
+from itertools import chain
 from typing import Any, BinaryIO, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.pieces import base64_pieces, is_text, text_pieces
 from kafkalite.common.timestamps import DATE_MS_MAX, DATE_MS_MIN, NO_TIMESTAMP, format_timestamp
 
 _PREFIX = "base64:"
-_TO_TEXT = 1 << 16  # records that are Python objects at a time
+_TO_TEXT, _TO_TEXT_BYTES = 1 << 16, 1 << 20  # records, and bytes of them, that are Python objects at a time
 _ROW_GROUP_BYTES = 64 << 20  # of batches in memory; in the file it is less
 
 
@@ -109,13 +112,37 @@ class _CsvWriter:
             name: schema.field(name).type for name in ("partition", "offset", "timestampType") if name in schema.names
         }
         self._schema = pa.schema([pa.field(name, kept.get(name, pa.string())) for name in schema.names])
+        self._stream = stream
         self._writer = pyarrow.csv.CSVWriter(_sink(stream), self._schema)
         self._text = _Text(encoding)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         for part in _parts(batch):
+            if _is_large(part):
+                self._write_pieces(part)
+                continue
             columns = [self._column(part, name) for name in part.schema.names]
             self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def _write_pieces(self, part: pa.RecordBatch) -> None:
+        """A large record, as pyarrow writes it."""
+        for at, name in enumerate(part.schema.names):
+            self._stream.write(b"," if at else b"")
+            if self._schema.field(name).type != pa.string():
+                value = part.column(name)[0].as_py()
+                self._stream.write(b"" if value is None else str(value).encode())
+            elif (pieces := self._pieces(part, name)) is not None:
+                self._stream.write(b'"')
+                for piece in pieces:
+                    self._stream.write(piece.replace('"', '""').encode())
+                self._stream.write(b'"')
+        self._stream.write(b"\n")
+
+    def _pieces(self, part: pa.RecordBatch, name: str) -> Iterator[str] | None:
+        if pa.types.is_binary(part.column(name).type):
+            return self._text.pieces(part, name)
+        value = self._column(part, name)[0].as_py()
+        return None if value is None else iter((value,))
 
     def _column(self, part: pa.RecordBatch, name: str) -> pa.Array:
         if name == "headers":
@@ -133,11 +160,28 @@ class _JsonLinesWriter:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         for part in _parts(batch):
+            if _is_large(part):
+                self._write_pieces(part)
+                continue
             names = part.schema.names
             columns = [self._values(part, name) for name in names]
             rows = zip(*columns, strict=True)
             lines = [_dumps(dict(zip(names, row, strict=True))) for row in rows]
             self._stream.write(("\n".join(lines) + "\n").encode())
+
+    def _write_pieces(self, part: pa.RecordBatch) -> None:
+        for at, name in enumerate(part.schema.names):
+            self._stream.write(f"{',' if at else '{'}{_dumps(name)}:".encode())
+            is_binary = pa.types.is_binary(part.column(name).type)
+            pieces = self._text.pieces(part, name) if is_binary else None
+            if pieces is None:
+                self._stream.write(b"null" if is_binary else _dumps(self._values(part, name)[0]).encode())
+                continue
+            self._stream.write(b'"')
+            for piece in pieces:
+                self._stream.write(_dumps(piece)[1:-1].encode())
+            self._stream.write(b'"')
+        self._stream.write(b"}\n")
 
     def _values(self, part: pa.RecordBatch, name: str) -> list[Any]:
         if name == "headers":
@@ -173,6 +217,20 @@ class _Text:
                     return text
         return pa.array(self._each(part, name, column.to_pylist()), pa.string())
 
+    def pieces(self, part: pa.RecordBatch, name: str) -> Iterator[str] | None:
+        """The only value of a column of bytes as text, a piece at a time; None for null."""
+        value: bytes | None = part.column(name)[0].as_py()
+        if value is None:
+            return None
+        if self._encoding == "base64":
+            return base64_pieces(value)
+        if is_text(value):
+            if self._encoding == "utf-8" or not value.startswith(_PREFIX.encode()):
+                return text_pieces(value)
+        elif self._encoding == "utf-8":
+            raise _no_text(part, name, 0)
+        return chain((_PREFIX,), base64_pieces(value))
+
     def headers(self, part: pa.RecordBatch) -> list[Any]:
         """A list of keys and values for each record; None where there are none."""
         rows = part.column("headers").to_pylist()
@@ -187,9 +245,7 @@ class _Text:
             try:
                 yield None if value is None else self._of_bytes(value)
             except UnicodeDecodeError:
-                raise ConfigError(
-                    f"{_place(part, name, at)} is not UTF-8; choose the encoding auto or base64"
-                ) from None
+                raise _no_text(part, name, at) from None
 
 
 def _dates(column: pa.Array) -> pa.Array:
@@ -205,6 +261,10 @@ def _dates(column: pa.Array) -> pa.Array:
 
 def _date(timestamp_ms: int) -> str | None:
     return format_timestamp(timestamp_ms, UTC, separator="T", absent="") or None
+
+
+def _no_text(part: pa.RecordBatch, name: str, at: int) -> ConfigError:
+    return ConfigError(f"{_place(part, name, at)} is not UTF-8; choose the encoding auto or base64")
 
 
 def _place(part: pa.RecordBatch, name: str, at: int) -> str:
@@ -233,8 +293,40 @@ def _dumps(value: object) -> str:
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, _TO_TEXT):
-        yield batch.slice(start, _TO_TEXT)
+    """Parts that are small enough to be Python objects; a large record is a part of its own."""
+    if batch.nbytes <= _TO_TEXT_BYTES and 0 < batch.num_rows <= _TO_TEXT:
+        yield batch
+        return
+    sizes = _sizes(batch)
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < batch.num_rows:
+        before = int(ends[start] - sizes[start])
+        stop = int(np.searchsorted(ends, before + _TO_TEXT_BYTES, side="right"))
+        stop = min(max(stop, start + 1), start + _TO_TEXT)
+        yield batch.slice(start, stop - start)
+        start = stop
+
+
+def _sizes(batch: pa.RecordBatch) -> Any:
+    """The bytes of each record, without columns of a fixed size."""
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        if pa.types.is_binary(column.type):
+            sizes += _lengths(column)
+        elif pa.types.is_list(column.type):
+            of_values = np.append(0, np.cumsum(_lengths(column.values.field("value"))))
+            offsets = column.offsets.to_numpy()
+            sizes += of_values[offsets[1:]] - of_values[offsets[:-1]]
+    return sizes
+
+
+def _lengths(column: pa.Array) -> Any:
+    return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _is_large(part: pa.RecordBatch) -> bool:
+    return part.num_rows == 1 and int(_sizes(part)[0]) > _TO_TEXT_BYTES
 
 
 _ENCODINGS: Mapping[str, Callable[[bytes], str]] = {"auto": _auto, "utf-8": bytes.decode, "base64": _base64}

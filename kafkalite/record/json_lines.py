@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.common.pieces import PIECE_BYTES, base64_pieces, is_text, text_pieces
 from kafkalite.common.text import printable, safe_json
 from kafkalite.record.batch import NewRecord
 
@@ -56,7 +57,44 @@ def json_of(one: Shown) -> bytes:
         "value": _text_or_base64(one.value),
         "headers": [{"name": name, "value": _text_or_base64(value)} for name, value in one.headers],
     }
-    return safe_json(json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)).encode() + b"\n"
+    return _encoded(parsed) + b"\n"
+
+
+def json_pieces(one: Shown) -> Iterator[bytes]:
+    """`json_of`, of a large record a piece at a time."""
+    if len(one.key or b"") + len(one.value or b"") + sum(len(value or b"") for _, value in one.headers) <= PIECE_BYTES:
+        yield json_of(one)
+        return
+    place = {"topic": one.topic, "partition": one.partition, "offset": one.offset, "timestamp": one.timestamp}
+    yield _encoded(place)[:-1] + b',"key":'
+    yield from _pieces_of(one.key)
+    yield b',"value":'
+    yield from _pieces_of(one.value)
+    yield b',"headers":['
+    for at, (name, value) in enumerate(one.headers):
+        yield (b',{"name":' if at else b'{"name":') + _encoded(name) + b',"value":'
+        yield from _pieces_of(value)
+        yield b"}"
+    yield b"]}\n"
+
+
+def _pieces_of(data: bytes | None) -> Iterator[bytes]:
+    if data is None or len(data) <= PIECE_BYTES:
+        yield _encoded(_text_or_base64(data))
+    elif is_text(data):
+        yield b'"'
+        for text in text_pieces(data):
+            yield _encoded(text)[1:-1]
+        yield b'"'
+    else:
+        yield b'{"base64":"'
+        for text in base64_pieces(data):
+            yield text.encode()
+        yield b'"}'
+
+
+def _encoded(parsed: Any) -> bytes:
+    return safe_json(json.dumps(parsed, separators=(",", ":"), ensure_ascii=False)).encode()
 
 
 def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:

@@ -39,7 +39,7 @@ RIGHT = (
     b"\x0a\x03abc\x10\x05",
 )
 _LARGE_BYTES = 10_000_000
-_LARGE_EVERY = 2_000
+_LARGE_EVERY, _LARGE_AT = 2_000, 400
 
 
 class HostileRecord(NamedTuple):
@@ -55,7 +55,7 @@ def hostile_records(count: int, seed: int) -> Iterator[HostileRecord]:
     chance = random.Random(seed)
     for number in range(count):
         value = _value(chance)
-        if number % _LARGE_EVERY == _LARGE_EVERY - 1:
+        if number % _LARGE_EVERY == _LARGE_AT:
             value = (value * (_LARGE_BYTES // max(1, len(value)) + 1))[:_LARGE_BYTES]
         name = _script(chance) + chr(chance.choice([0, 7, 27, 0x202E, 0x2028, 0xFEFF]))
         yield HostileRecord(_value(chance)[:2_000], value, (name, _value(chance)[:200]))

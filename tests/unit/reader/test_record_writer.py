@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.common import pieces
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.timestamps import DATE_MS_MAX, DATE_MS_MIN, parse_timestamp
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'arrow'")
 
+from kafkalite.reader import record_writer  # noqa: E402
 from kafkalite.reader.arrow import COLUMNS  # noqa: E402
 from kafkalite.reader.record_writer import open_writer  # noqa: E402
 
@@ -133,3 +135,23 @@ def test_other_encodings_are_plain(format_name: str) -> None:
     assert b"base64:" in written(format_name, batch([b"base64:"]), encoding="utf-8")
     with pytest.raises(ConfigError, match="the key at topic orders, partition 0, offset 1 is not UTF-8"):
         written(format_name, batch([b"a", b"\xff"]), encoding="utf-8")
+
+
+@pytest.mark.parametrize("encoding", ["auto", "base64"])
+@pytest.mark.parametrize("format_name", ["csv", "jsonl"])
+def test_a_large_record_is_written_as_a_small_one(
+    format_name: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [*KEYS, '\U0001f469\u200d\U0001f52c \x00 \u2028 "\\'.encode() * 3, b"base64:\xff" * 4]
+    headers = [None, [{"key": 'a"', "value": b"\xff"}], None, *[[{"key": "a", "value": b"b" * 9}]] * 5]
+    rows = batch(keys, headers)
+    expected = written(format_name, rows, rows.slice(2), encoding=encoding)
+    monkeypatch.setattr(record_writer, "_TO_TEXT_BYTES", 5)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 3)
+    assert written(format_name, rows, rows.slice(2), encoding=encoding) == expected
+
+
+def test_a_large_value_that_is_no_text_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_writer, "_TO_TEXT_BYTES", 5)
+    with pytest.raises(ConfigError, match="the value at topic orders, partition 0, offset 0 is not UTF-8"):
+        written("jsonl", batch([b"text \xff"]).drop_columns(["key"]), encoding="utf-8")

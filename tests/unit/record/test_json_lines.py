@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.common import pieces
+from kafkalite.record import json_lines
 from kafkalite.record.batch import NewRecord
-from kafkalite.record.json_lines import Line, Shown, json_of, parse_json
+from kafkalite.record.json_lines import Line, Shown, json_of, json_pieces, parse_json
 
 ONE = Shown("orders", 3, 17, 1_700_000_000_123, b"k\xff", "gr\u00fc\u00dfe".encode(), (("a", b"1"), ("b", None)))
 
@@ -33,6 +35,21 @@ def test_json_that_was_written_is_read(
 ) -> None:
     line = json_of(Shown("t", 2, 5, timestamp, key, value, headers))
     assert parse_json(line) == Line(NewRecord(key, value, tuple(headers), timestamp), 2)
+
+
+@given(
+    st.one_of(st.none(), st.binary(), st.text(st.characters(codec="utf-8")).map(str.encode)),
+    st.one_of(st.none(), st.binary(), st.text('"\\\x1b\u202e\u00e9\U0001f52c').map(str.encode)),
+    st.lists(st.tuples(st.text(max_size=2, alphabet='a"\u2028'), st.one_of(st.none(), st.binary())), max_size=3),
+)
+def test_a_line_in_pieces_is_the_same(
+    key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+) -> None:
+    one = Shown("t", 2, 5, 7, key, value, headers)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (json_lines, pieces):
+            patch.setattr(module, "PIECE_BYTES", 3)
+        assert b"".join(json_pieces(one)) == json_of(one)
 
 
 def test_a_line_for_a_terminal_is_json_all_the_same() -> None:
