@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalite.security.sasl.client_exchange import Login
 
 _RESPONSE_BYTES_MAX = 256 << 20
-_RECV_BYTES = 1 << 20
+_TAKEN_BYTES = 4 << 20  # the memory that is taken for a response before any of it has come
 _TIMEOUT_S_MIN = 0.001
 _CLIENT_ID = "kafkalite"
 
@@ -181,19 +181,22 @@ class BlockingClient:
         return pending is not None and pending() > 0
 
     def _receive(self, count: int, deadline: float) -> bytearray:
-        data = bytearray()
-        while len(data) < count:
+        data, filled = bytearray(min(count, _TAKEN_BYTES)), 0
+        while filled < count:
             left_s = deadline - monotonic_s()
             if left_s <= 0:
                 raise TimeoutError
+            if filled == len(data):
+                data += bytes(min(count - filled, _TAKEN_BYTES))
             self._socket.settimeout(left_s)
-            more = self._socket.recv(min(count - len(data), _RECV_BYTES))
+            with memoryview(data) as view:
+                more = self._socket.recv_into(view[filled:])
             if not more:
                 raise self._lost(
                     f"{self.address} closed the connection without an answer; "
                     "is it a Kafka broker, and does its listener need TLS or SASL (--command-config)?"
                 )
-            data += more
+            filled += more
         return data
 
     def _lost(self, why: str) -> Unanswered:
