@@ -66,6 +66,7 @@ examples:
   python -m bench tail                                  how late records are beside other work; see tail --help
   python -m bench tls                                   behind TLS, by turns; see tls --help
   python -m bench console                               beside an open console and its search; see console --help
+  python -m bench searches                              filtered searches of the console, by processor time
   python -m bench acls                                  a decision of the authorizer, among 10,000 lists
   python -m bench embedded                              a broker in the process of a test: up, reset, down
   python -m bench faults                                what faults cost while there are none; see faults --help
@@ -203,6 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench import console
 
         return console.main(words[1:])
+    if words[:1] == ["searches"]:
+        from bench import searches
+
+        return searches.main(words[1:])
     if words[:1] == ["acls"]:
         from bench import access_lists
 

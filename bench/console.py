@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
     print(machine())
     with started(kafkalite_launcher(f"--override console.listener={console}")) as broker:
         _fill(broker.bootstrap, options.size_mb)
-        _await_console(console)
+        await_console(console)
         visitor = Visitor(console, "large")
         try:
             _measure(broker.bootstrap, broker.process, visitor, options)
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _await_console(address: str) -> None:
+def await_console(address: str) -> None:
     deadline = time.monotonic() + _START_S
     while True:
         try:

@@ -8,7 +8,7 @@ Source: org.apache.kafka.clients.consumer.internals.{Fetcher, AbstractFetch, Com
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable
 from operator import itemgetter
 
 from kafkalite.client.cluster_client import ClusterClient
@@ -28,10 +28,14 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import MAGIC, BatchHeader, sequence_at
 from kafkalite.record.batches import read_batch
 from kafkalite.record.json_lines import Shown
+from kafkalite.record.record import Record, read_body, unpack
 
 OPEN, ENDED_COMMITTED, ENDED_ABORTED = "open", "committed", "aborted"
 _AHEAD_BYTES_MAX = 64 << 20
 _ASK_S = 10.0
+
+MayMatch = Callable[[bytes], bool]
+"""Whether the bytes of some records may have one that a search wants."""
 
 
 class ScannedRecord(NamedTuple):
@@ -94,19 +98,31 @@ class Markers:
 
 class PartitionScan:
     """Reads one partition, a piece at a time. `position` is the offset that is read next, `size_bytes` how much was
-    read. `committed_only` leaves out open and aborted transactions, as with read_committed.
+    read, `record_count` how many records. `committed_only` leaves out open and aborted transactions, as with
+    read_committed. The records of a batch of which `may_match` denies it are counted as its header does, and not
+    decoded: a batch of 64 KiB takes some 20 us instead of 300 us (64 records) to 2 ms (600).
     `is_overtaken`: the records at the offset of the last read were deleted before it. `first` is the offset from which
     on the last read has all records."""
 
-    def __init__(self, cluster: ClusterClient, topic: str, partition: int, *, committed_only: bool) -> None:
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        topic: str,
+        partition: int,
+        *,
+        committed_only: bool,
+        may_match: MayMatch | None = None,
+    ) -> None:
         self.topic = topic
         self.partition = partition
         self.size_bytes = 0
+        self.record_count = 0
         self.position = 0
         self.first = 0
         self.is_overtaken = False
         self._cluster = cluster
         self._committed_only = committed_only
+        self._may_match = may_match
         self._markers = Markers()
 
     def read(
@@ -145,8 +161,14 @@ class PartitionScan:
             if not is_hidden:
                 # a record behind the last offset of its batch, as brokers of old took some, comes with the batch
                 last = header.last_offset
-                records = self._records(header, batch, state)
-                found += [one for one in records if self.first <= one.offset and min(one.offset, last) < end]
+                is_whole = self.first <= header.base_offset and last < end
+                records = self._records(header, batch, state, is_whole=is_whole)
+                if records is None:
+                    self.record_count += header.record_count
+                else:
+                    within = [one for one in records if self.first <= one.offset and min(one.offset, last) < end]
+                    self.record_count += len(within)
+                    found += within
             aborted.passed(header, batch)
         if not fetched.batches and max_wait_ms == 0:
             self.position = end  # no record remains below it, such as after compaction at the end
@@ -178,24 +200,34 @@ class PartitionScan:
             return self._markers.state_of(header)
         return ENDED_ABORTED if aborted.has(header) else ENDED_COMMITTED
 
-    def _records(self, header: BatchHeader, batch: memoryview, state: str | None) -> Iterator[ScannedRecord]:
+    def _records(
+        self, header: BatchHeader, batch: memoryview, state: str | None, *, is_whole: bool
+    ) -> list[ScannedRecord] | None:
+        """The records of a batch; None if all of it is read and none of them may match."""
+        topic, partition, base = self.topic, self.partition, header.base_offset
         try:
-            records = read_batch(batch)
+            records = self._decoded(batch) if is_whole and header.magic == MAGIC else read_batch(batch)
         except Malformed as fault:
-            text = str(fault)
-            yield ScannedRecord(
-                self.topic, self.partition, header.base_offset, header.max_timestamp, None, None, (), -1, header, state,
-                None, text,
-            )  # fmt: skip
-            return
+            time_ms = header.max_timestamp
+            return [ScannedRecord(topic, partition, base, time_ms, None, None, (), -1, header, state, None, str(fault))]
+        if records is None:
+            return None
         marker = _marker_of(header, batch)
-        base = header.base_offset
-        for one in records:
-            sequence = sequence_at(header.base_sequence, one.offset - base)
-            yield ScannedRecord(
-                self.topic, self.partition, one.offset, one.timestamp, one.key, one.value, one.headers, sequence,
-                header, state, marker,
-            )  # fmt: skip
+        return [
+            ScannedRecord(
+                topic, partition, one.offset, one.timestamp, one.key, one.value, one.headers,
+                sequence_at(header.base_sequence, one.offset - base), header, state, marker,
+            )
+            for one in records
+        ]  # fmt: skip
+
+    def _decoded(self, batch: memoryview) -> list[Record] | None:
+        """The records of a batch of v2; None if none of them may match. Raises Malformed."""
+        if self._may_match is None:
+            return read_batch(batch)
+        header, body = unpack(batch)
+        data = bytes(body)
+        return read_body(header, data) if self._may_match(data) else None
 
 
 def _marker_of(header: BatchHeader, batch: memoryview) -> str | None:

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.fetching import FETCH_BYTES
 from kafkalite.client.log_offsets import LogOffsets
-from kafkalite.client.partition_scan import PartitionScan, ScannedRecord
+from kafkalite.client.partition_scan import MayMatch, PartitionScan, ScannedRecord
 from kafkalite.common.clock import monotonic_s
 from kafkalite.common.errors import Refused, Unanswered
 from kafkalite.common.named_tuple import NamedTuple
@@ -104,8 +104,9 @@ class Round(NamedTuple):
 
 class Scan:
     """`select` filters the records of a piece. `on_gap` is called with a partition, the offset to be read, and the
-    log's start. `scanned` counts the records that were read. A partition without a leader is retried for
-    `leader_wait_s`. Raises Unanswered, also for a partition that cannot be searched, and ConfigError.
+    log's start. `may_match` spares the decoding of batches. `scanned` counts the records that were read. A partition
+    without a leader is retried for `leader_wait_s`. Raises Unanswered, also for a partition that cannot be
+    searched, and ConfigError.
     """
 
     def __init__(
@@ -122,6 +123,7 @@ class Scan:
         leader_wait_s: float = LEADER_WAIT_S,
         monotonic_s: Callable[[], float] = monotonic_s,
         sleep: Callable[[float], None] = time.sleep,
+        may_match: MayMatch | None = None,
     ) -> None:
         self._cluster = cluster
         self._offsets = LogOffsets(cluster, timeout_s, monotonic_s=monotonic_s, sleep=sleep)
@@ -132,8 +134,9 @@ class Scan:
         self._monotonic_s = monotonic_s
         self._sleep = sleep
         self._began_s = monotonic_s()
-        self._scans = {key: PartitionScan(cluster, *key, committed_only=committed_only) for key in partitions}
-        self.scanned = 0
+        self._scans = {
+            key: PartitionScan(cluster, *key, committed_only=committed_only, may_match=may_match) for key in partitions
+        }
         self.spans = self._find_spans(start, committed_only)
 
     def _find_spans(self, start: Start, committed_only: bool) -> dict[TopicPartition, Span]:
@@ -150,6 +153,10 @@ class Scan:
             high = min(given if start.place == END else end, until.get(key, end))
             found[key] = Span(first, end, min(low, high), high)
         return found
+
+    @property
+    def scanned(self) -> int:
+        return sum(scan.record_count for scan in self._scans.values())
 
     @property
     def size_bytes(self) -> int:
@@ -257,5 +264,4 @@ class Scan:
                     self._cluster.refresh()
         if scan.is_overtaken:
             self._on_gap(key, offset, scan.position)
-        self.scanned += len(records)
         return self._select(records)

@@ -22,6 +22,7 @@ RECORDS_MAX = 250_000
 """Limits for a batch that is unpacked into an object per record: producers send some megabytes and some ten thousand
 records at most, and 250,000 are half a second of work and 60 MB. Callers that must read more pass limits of their
 own."""
+_NO_MAX = 1 << 31
 
 
 class Record(NamedTuple):
@@ -39,11 +40,7 @@ def read_records(batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records:
 
     Raises Malformed when the records contradict the header, or unpack to more than `max_bytes` or `max_records`.
     """
-    header, body = _unpacked(batch, max_bytes)
-    if header.codec != NONE and header.record_count > max_records:  # others are bounded by their own bytes
-        count = header.record_count
-        raise Malformed(f"the batch at offset {header.base_offset} unpacks to {count} records, more than {max_records}")
-    return read_body(header, body)
+    return read_body(*unpack(batch, max_bytes, max_records))
 
 
 def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator[tuple[int, int]]:
@@ -51,10 +48,8 @@ def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator
 
     Raises Malformed as `read_records`, but does not see faults inside a record.
     """
-    header, body = _unpacked(batch, max_bytes)
+    header, body = unpack(batch, max_bytes, _NO_MAX)
     size_bytes = len(body)
-    if not 0 <= header.record_count * RECORD_BYTES_MIN <= size_bytes:
-        raise Malformed(f"the batch at offset {header.base_offset} cannot hold {header.record_count} records")
     log_append_time = header.max_timestamp if header.timestamp_type else None
     end = 0
     try:
@@ -72,8 +67,11 @@ def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator
         raise Malformed(f"the batch at offset {header.base_offset} is corrupt: {why}") from None
 
 
-def _unpacked(batch: Buffer, max_bytes: int) -> tuple[BatchHeader, Buffer]:
-    """The header of one whole v2 batch, and its records, decompressed."""
+def unpack(
+    batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX
+) -> tuple[BatchHeader, Buffer]:
+    """The header of one whole v2 batch, and its records, decompressed, for `read_body`. Raises Malformed as
+    `read_records`, whose records may still contradict the header."""
     header = parse_header(batch)
     if header.magic != MAGIC:
         raise Malformed(f"the batch at offset {header.base_offset} has magic {header.magic}, not 2")
@@ -84,14 +82,22 @@ def _unpacked(batch: Buffer, max_bytes: int) -> tuple[BatchHeader, Buffer]:
     body: Buffer = memoryview(batch)[HEADER_BYTES:]
     if header.codec != NONE and header.record_count:
         body = decompress(header.codec, body, max_bytes)
+        if header.record_count > max_records:  # others are bounded by their own bytes
+            count, at = header.record_count, header.base_offset
+            raise Malformed(f"the batch at offset {at} unpacks to {count} records, more than {max_records}")
+    _check_count(header, body)
     return header, body
+
+
+def _check_count(header: BatchHeader, body: Buffer) -> None:
+    if not 0 <= header.record_count * RECORD_BYTES_MIN <= len(body):
+        raise Malformed(f"the batch at offset {header.base_offset} cannot hold {header.record_count} records")
 
 
 def read_body(header: BatchHeader, body: Buffer) -> list[Record]:
     """The records in `body`, which followed `header` and is decompressed."""
     data = bytes(body)  # keys and values are cut out of it; a body that was decompressed is bytes already: no copy
-    if not 0 <= header.record_count * RECORD_BYTES_MIN <= len(data):
-        raise Malformed(f"the batch at offset {header.base_offset} cannot hold {header.record_count} records")
+    _check_count(header, data)
     log_append_time = header.max_timestamp if header.timestamp_type else None
     records = []
     position = 0
@@ -177,6 +183,14 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 def read_varint(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
     """A zig-zag varint of at most `bits` bits, and the position behind it. Bits above are dropped. Raises IndexError
     where the data end."""
+    # nearly all have one byte or two: a record of 100 bytes takes 1.8 us instead of 2.9 us
+    value = data[position]
+    if value < 0x80:
+        return value >> 1 ^ -(value & 1), position + 1
+    byte = data[position + 1]
+    if byte < 0x80:
+        value += (byte - 1) << 7
+        return value >> 1 ^ -(value & 1), position + 2
     value = 0
     for shift in range(0, bits, 7):
         byte = data[position]

@@ -11,6 +11,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.compression import NONE
 
 TOPIC = "t"
 
@@ -32,11 +33,13 @@ class ScannedLogs:
             (TOPIC, index): PartitionPlace(1, (1,)) for index in range(partitions)
         }
 
-    def write(self, partition: int, *records: NewRecord, gap: int = 0) -> None:
+    def write(self, partition: int, *records: NewRecord, gap: int = 0, codec: int = NONE) -> None:
         """A batch, behind as many offsets without records."""
         base = self.ends[partition] + gap
         self.ends[partition] = base + len(records)
-        self.logs[partition].append((base, self.ends[partition], bytes(build_batch(records, base_offset=base))))
+        self.logs[partition].append(
+            (base, self.ends[partition], bytes(build_batch(records, base_offset=base, codec=codec)))
+        )
 
     def delete_before(self, partition: int, offset: int) -> None:
         self.starts[partition] = offset

@@ -12,7 +12,7 @@ import io
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafkalite.client.cluster_client import Retries
@@ -24,19 +24,20 @@ from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.console.brokers.topics import places_of, require_partition
 from kafkalite.console.calls.route import Call, Download, Event
 from kafkalite.console.messages.expressions import Expression
+from kafkalite.console.messages.filters import MATCHES, filters_of
 from kafkalite.console.messages.payload import AUTO, FORMATS, View, available, format_of
-from kafkalite.console.messages.search import MATCHES, Search, Wanted, filters_of
+from kafkalite.console.messages.search import Search, Wanted
 from kafkalite.console.request.parameters import OFFSET_MAX, ApiError, Parameter, Row, invalid, not_found
 from kafkalite.protocol.internal_records import decode_group_record, decode_transaction_json
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODECS
-from kafkalite.record.json_lines import json_of
+from kafkalite.record.json_lines import json_pieces
 
 LIMIT_MAX = 1000
 EXPORTED_MAX = 1_000_000
 NEWEST_MAX = 10_000  # the newest ones come first, so all of them are in memory before the first is written
 PARQUET_BYTES_MAX = 512 << 20
-_LINES_PER_PIECE = 200
+_EXPORT_PIECE_BYTES = 64 << 10
 _ROWS_PER_GROUP = 20_000
 WHOLE_BYTES_MAX = 20 << 20
 _UNCOMMITTED = "read_uncommitted"
@@ -238,20 +239,22 @@ def _headers_of(given: list[Any]) -> list[tuple[str, bytes | None]]:
 def json_lines(records: Iterator[ScannedRecord]) -> Iterator[bytes]:
     """A JSON object per line, as `kafkalite consume --json` writes it and `kafkalite produce --json` reads it. A batch
     that cannot be read is an "error", which the latter refuses."""
-    lines: list[bytes] = []
+    waiting, size = list[bytes](), 0
     for one in records:
-        lines.append(_line(one))
-        if len(lines) >= _LINES_PER_PIECE:
-            yield b"".join(lines)
-            lines.clear()
-    yield b"".join(lines)
+        for piece in _line(one):
+            waiting.append(piece)
+            size += len(piece)
+            if size >= _EXPORT_PIECE_BYTES:
+                yield b"".join(waiting)
+                waiting, size = [], 0
+    yield b"".join(waiting)
 
 
-def _line(one: ScannedRecord) -> bytes:
+def _line(one: ScannedRecord) -> Iterable[bytes]:
     if one.fault is not None:
         fault = {"topic": one.topic, "partition": one.partition, "offset": one.offset, "error": _unreadable(one)}
-        return json.dumps(fault, separators=(",", ":")).encode() + b"\n"
-    return json_of(one.shown())
+        return (json.dumps(fault, separators=(",", ":")).encode() + b"\n",)
+    return json_pieces(one.shown())
 
 
 def _unreadable(one: ScannedRecord) -> str:

@@ -19,9 +19,9 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.console.decoders.registry import RegistryFault, SchemaRegistry
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.decoders.wire import ENDS_MAX
+from kafkalite.console.messages.filters import CONTAINS, JSON_PATH
+from kafkalite.console.messages.filters import test_of as filter_of
 from kafkalite.console.messages.payload import Format, format_of, shown
-from kafkalite.console.messages.search import CONTAINS, JSON_PATH
-from kafkalite.console.messages.search import test_of as filter_of
 from tests.support.manual_clock import ManualClock
 from tests.support.schema_registry import Registry, schema_registry
 

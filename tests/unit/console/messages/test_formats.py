@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.console.decoders.schema_decoder import DecoderPool
+from kafkalite.console.messages.filters import REGEX
+from kafkalite.console.messages.filters import test_of as filter_of
 from kafkalite.console.messages.payload import FORMATS, format_of, shown
-from kafkalite.console.messages.search import REGEX
-from kafkalite.console.messages.search import test_of as filter_of
 from kafkalite.protocol.codec.codec import encoder
 from kafkalite.protocol.internal_records import decode_transaction_json
 from kafkalite.protocol.records import TransactionLogKey, TransactionLogValue

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kafkalite.console.decoders.schema_decoder import DecoderPool
 from kafkalite.console.decoders.wire import to_text
+from kafkalite.console.messages.filters import CONTAINS, JSON_PATH, REGEX
+from kafkalite.console.messages.filters import test_of as filter_of
 from kafkalite.console.messages.payload import Format, format_of, shown
-from kafkalite.console.messages.search import CONTAINS, JSON_PATH, REGEX
-from kafkalite.console.messages.search import test_of as filter_of
 from kafkalite.console.request.parameters import ApiError
 
 _FIELDS = [{"name": "day", "type": {"type": "int", "logicalType": "date"}}, {"name": "word", "type": "string"}]
