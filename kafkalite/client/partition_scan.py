@@ -28,7 +28,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.record.batch import MAGIC, BatchHeader, sequence_at
 from kafkalite.record.batches import read_batch
 from kafkalite.record.json_lines import Shown
-from kafkalite.record.record import Record, read_body, unpack
+from kafkalite.record.record import Record, read_body, unpacked_batch
 
 OPEN, ENDED_COMMITTED, ENDED_ABORTED = "open", "committed", "aborted"
 _AHEAD_BYTES_MAX = 64 << 20
@@ -225,7 +225,7 @@ class PartitionScan:
         """The records of a batch of v2; None if none of them may match. Raises Malformed."""
         if self._may_match is None:
             return read_batch(batch)
-        header, body = unpack(batch)
+        header, body = unpacked_batch(batch)
         data = bytes(body)
         return read_body(header, data) if self._may_match(data) else None
 

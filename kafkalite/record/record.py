@@ -40,7 +40,7 @@ def read_records(batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records:
 
     Raises Malformed when the records contradict the header, or unpack to more than `max_bytes` or `max_records`.
     """
-    return read_body(*unpack(batch, max_bytes, max_records))
+    return read_body(*unpacked_batch(batch, max_bytes, max_records))
 
 
 def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator[tuple[int, int]]:
@@ -48,7 +48,7 @@ def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator
 
     Raises Malformed as `read_records`, but does not see faults inside a record.
     """
-    header, body = unpack(batch, max_bytes, _NO_MAX)
+    header, body = unpacked_batch(batch, max_bytes, _NO_MAX)
     size_bytes = len(body)
     log_append_time = header.max_timestamp if header.timestamp_type else None
     end = 0
@@ -67,7 +67,7 @@ def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator
         raise Malformed(f"the batch at offset {header.base_offset} is corrupt: {why}") from None
 
 
-def unpack(
+def unpacked_batch(
     batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX
 ) -> tuple[BatchHeader, Buffer]:
     """The header of one whole v2 batch, and its records, decompressed, for `read_body`. Raises Malformed as
