@@ -1,4 +1,5 @@
-"""`python -m bench mirror`: `kafkalite mirror` and Kafka's MirrorMaker 2 by turns, between the same two brokers.
+"""`python -m bench mirror`: `kafkalite mirror`, in transactions and with the offsets of its source, and Kafka's
+MirrorMaker 2 by turns, between the same two brokers.
 
     rate       a topic that is full before the mirror starts: records from its first one at the target to its last
     cpu        of the mirror's process, for a million of these records
@@ -90,10 +91,14 @@ class Brokers:
 
 
 @contextlib.contextmanager
-def kafkalite_mirror(west: str, east: str, topics: str, home: Path) -> Iterator[ProcessTree]:
+def kafkalite_mirror(west: str, east: str, topics: str, home: Path, *more: str) -> Iterator[ProcessTree]:
     command = [sys.executable, "-m", "kafkalite", "mirror", "--from", f"west={west}", "--to", east, "--topics", topics]
-    with _running([*command, "--name", f"mirror-{topics}"], home / "kafkalite.txt") as tree:
+    with _running([*command, "--name", f"mirror-{topics}", *more], home / "kafkalite.txt") as tree:
         yield tree
+
+
+def preserving_mirror(west: str, east: str, topics: str, home: Path) -> contextlib.AbstractContextManager[ProcessTree]:
+    return kafkalite_mirror(west, east, topics, home, "--preserve-offsets")
 
 
 @contextlib.contextmanager
@@ -122,7 +127,11 @@ def _running(command: Sequence[str], output: Path) -> Iterator[ProcessTree]:
 
 
 Mirror = Callable[[str, str, str, Path], contextlib.AbstractContextManager[ProcessTree]]
-SIDES: Mapping[str, Mirror] = {"kafkalite": kafkalite_mirror, "MirrorMaker 2": mirror_maker}
+SIDES: Mapping[str, Mirror] = {
+    "kafkalite": kafkalite_mirror,
+    "same offsets": preserving_mirror,
+    "MirrorMaker 2": mirror_maker,
+}
 
 
 def turn(run: Mirror, brokers: Brokers, topic: str, size: int, count: int, home: Path) -> Figures:
@@ -241,7 +250,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--turns", type=int, default=TURNS, help=f"of each mirror and size (default: {TURNS})")
     parser.add_argument("--mb", type=int, default=200, help="of values a turn (default: 200)")
     parser.add_argument("--sizes", default="100,1000", help="bytes of a value (default: 100,1000)")
-    parser.add_argument("--only", choices=list(SIDES), help="one of the mirrors")
+    parser.add_argument("--only", action="append", choices=list(SIDES), help="one of the mirrors; may be repeated")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     found: dict[tuple[int, str], list[Figures]] = {}
@@ -250,7 +259,7 @@ def main(arguments: Sequence[str]) -> int:
             for size in map(int, options.sizes.split(",")):
                 for number in range(options.turns):
                     for name, run in SIDES.items():
-                        if options.only in (None, name):
+                        if not options.only or name in options.only:
                             topic = f"bench-{size}-{number}-{name[0].lower()}"
                             figures = turn(run, brokers, topic, size, options.mb * 1_000_000 // size, Path(home))
                             found.setdefault((size, name), []).append(figures)
