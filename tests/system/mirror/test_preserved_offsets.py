@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.mirror.mirror import Mirror
@@ -18,6 +20,7 @@ from kafkalite.testing import Broker, Cluster
 from tests.support.reader.stock_consumer import Row, StockConsumer
 from tests.support.reader.topic_history import TopicHistory, Writers
 from tests.support.wait import DEADLINE_S, until
+from tests.system.cluster.served_machine import serving
 from tests.system.mirror.audit import checkpoints
 from tests.system.mirror.conftest import QUICK, Clusters
 
@@ -294,50 +297,72 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+def filled(west: Broker) -> list[int]:
+    """A topic of two partitions without its first records; the starts of these."""
+    west.create_topic(WEST, partitions=2, segment_bytes=2000, retention_bytes=3000)
+    for number in range(60):
+        west.produce(WEST, b"%0100d" % number)
+    west.expire()
+    begun = [start for start, _ in bounds(west.bootstrap_servers, WEST, 2)]
+    assert all(begun)
+    return begun
+
+
+def copy_through(west: Broker, east: str, begun: list[int], disturb: Callable[[], object], **more: Any) -> None:
+    """Copies transactions in three turns; the target is disturbed before the last one."""
+    settings = MirrorSettings(Endpoint(east), "east", preserves_offsets=True, **{**QUICK, **more})  # type: ignore[arg-type]
+    mirror = Mirror({"west": Endpoint(west.bootstrap_servers)}, settings)
+    mirror.start()
+    producer = transactional(west)
+    try:
+        for turn in range(3):
+            for number in range(8):
+                transact(producer, 2, commits=number % 3 > 0)
+                if turn == 2 and number == 4:
+                    disturb()
+            await_copy_of(west, east, begun)
+    finally:
+        mirror.stop()
+
+
 @pytest.mark.timeout(240)
 def test_a_target_with_replicas_and_a_leader_that_dies(cluster: Cluster, tmp_path: Path) -> None:
-    settings = MirrorSettings(
-        Endpoint(cluster.bootstrap_servers),
-        "east",
-        preserves_offsets=True,
-        replication_factor=3,
-        **QUICK,  # type: ignore[arg-type]
-    )
+    def disturb() -> None:
+        leader = cluster.leader_of(EAST, 0)
+        assert leader is not None
+        cluster.kill(leader)
+
     with Broker(data_dir=tmp_path / "west", group_initial_rebalance_delay_ms=0) as west:
-        west.create_topic(WEST, partitions=2, segment_bytes=2000, retention_bytes=3000)
-        for number in range(60):
-            west.produce(WEST, b"%0100d" % number)
-        west.expire()
-        begun = [start for start, _ in bounds(west.bootstrap_servers, WEST, 2)]
-        assert all(begun)
-        mirror = Mirror({"west": Endpoint(west.bootstrap_servers)}, settings)
-        mirror.start()
-        producer = transactional(west)
-        try:
-            for turn in range(3):
-                for number in range(8):
-                    transact(producer, 2, commits=number % 3 > 0)
-                await_copy_of(west, cluster, begun)
-                if turn == 1:
-                    leader = cluster.leader_of(EAST, 0)
-                    assert leader is not None
-                    cluster.kill(leader)
-        finally:
-            mirror.stop()
+        copy_through(west, cluster.bootstrap_servers, filled(west), disturb, replication_factor=3)
 
 
-def await_copy_of(west: Broker, east: Cluster, begun: list[int]) -> None:
+@pytest.mark.timeout(240)
+def test_a_target_on_several_cores_and_a_broker_that_dies(tmp_path: Path) -> None:
+    (tmp_path / "east").mkdir()
+    with (
+        Broker(data_dir=tmp_path / "west", group_initial_rebalance_delay_ms=0) as west,
+        serving(tmp_path / "east", cores="2") as served,
+    ):
+        copy_through(west, served.bootstrap, filled(west), lambda: os.kill(served.pids("broker 1")[-1], SIGKILL))
+
+
+def await_copy_of(west: Broker, east: str, begun: list[int]) -> None:
     wanted = [row[:5] for row in rows(west, WEST)]
+    found: list[Any] = []
 
     def is_same() -> bool:
-        consumer = StockConsumer(east.bootstrap_servers, read_committed=True)
+        consumer = StockConsumer(east, read_committed=True)
         try:
             ends = [consumer.bounds(EAST, index) for index in range(2)]
             if ends != list(zip(begun, (end for _, end in bounds(west.bootstrap_servers, WEST, 2)), strict=True)):
+                found[:] = ends
                 return False
-            found = consumer.read(EAST, dict(enumerate(ends)))
-            return [(one.partition, one.offset, one.timestamp, one.key, one.value) for one in found] == wanted
+            read = consumer.read(EAST, dict(enumerate(ends)))
+            return [(one.partition, one.offset, one.timestamp, one.key, one.value) for one in read] == wanted
+        except KafkaException as fault:  # no topic, or no leader yet
+            found[:] = [fault]
+            return False
         finally:
             consumer.close()
 
-    until(is_same, "the same in the east", 2 * DEADLINE_S)
+    until(is_same, lambda: f"the same in the east, where it is {found}", 2 * DEADLINE_S)
