@@ -47,6 +47,9 @@ _BEYOND_NUMBERS = re.compile(r"[^\W\deEInfityNa]")  # a letter that neither a nu
 _COMPARISON = re.compile(r"(!=|>=|<=|=|>|<|~)(.*)", re.DOTALL)
 _ORDERS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
+_WHERE_OR_ANY = frozenset("dDwWsSbBAZ")  # behind a backslash: a kind of character, or a place between two
+_QUANTIFIERS, _SINGLE = "*+?", ".^$"
+
 _AT, _EACH, _ANYWHERE = "at", "each", "anywhere"
 
 
@@ -97,7 +100,7 @@ def screen_of(match: str, text: str, shown: Format) -> MayMatch | None:
         return _having(text)
     if match == ANY_CASE:
         return _having_any_case(text.casefold())
-    return _having_json(*_comparison_of(text, "")) if match == JSON_PATH else None
+    return _having_json(*_comparison_of(text, "")) if match == JSON_PATH else _having(_literal_of(text))
 
 
 def _having(text: str) -> MayMatch | None:
@@ -178,6 +181,67 @@ def _regex(pattern: str, shown: Format, side: str) -> Test:
             raise ApiError(400, "TIMEOUT", f"{side}: the regular expression takes more than {limit}") from None
 
     return test
+
+
+def _literal_of(pattern: str) -> str:
+    """The longest text that is in all that a regular expression matches; "" if none is known. Alternatives,
+    repetitions by number, and what begins with (? are not looked into: flags may be among them."""
+    if "{" in pattern or "(?" in pattern:
+        return ""
+    runs, at = [""], 0
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        if char == "|":
+            return ""
+        if char in "([":
+            at = _end_of_set(pattern, at) if char == "[" else _end_of_group(pattern, at)
+            if not at:
+                return ""
+            runs.append("")
+        elif char in _QUANTIFIERS:
+            if char != "+":
+                runs[-1] = runs[-1][:-1]
+            runs.append("")
+        elif char in _SINGLE or (char == "\\" and pattern[at : at + 1] in _WHERE_OR_ANY):
+            at += char == "\\"
+            runs.append("")
+        elif char == "\\":
+            char = pattern[at : at + 1]
+            if not char or char.isalnum():
+                return ""
+            at += 1
+            runs[-1] += char
+        else:
+            runs[-1] += char
+    return max(runs, key=len)
+
+
+def _end_of_set(pattern: str, at: int) -> int:
+    """The position behind a set of characters whose [ is before `at`; 0 if it has no end, or another set in it."""
+    at += pattern[at : at + 1] == "^"
+    at += pattern[at : at + 1] == "]"
+    while at < len(pattern) and pattern[at] != "[":
+        if pattern[at] == "]":
+            return at + 1
+        at += 2 if pattern[at] == "\\" else 1
+    return 0
+
+
+def _end_of_group(pattern: str, at: int) -> int:
+    """The position behind a group whose ( is before `at`; 0 if it has no end."""
+    depth = 1
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "[":
+            if not (at := _end_of_set(pattern, at + 1)):
+                break
+            continue
+        depth += (char == "(") - (char == ")")
+        at += 2 if char == "\\" else 1
+        if not depth:
+            return at
+    return 0
 
 
 def _json_path(text: str, shown: Format, side: str) -> Test:

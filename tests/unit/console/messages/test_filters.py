@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -196,7 +197,8 @@ def test_bytes_that_are_refused_have_no_value_that_matches(
         (ANY_CASE, "word", b"a WoRD", False),
         (ANY_CASE, "k\u00f6ln", b"a city", True),
         (ANY_CASE, "\u043c\u0438\u0440", b"a city", None),
-        (REGEX, "word", b"another text", None),
+        (REGEX, "^wor(d|t)+", b"another text", True),
+        (REGEX, "(word)", b"another text", None),
         (JSON_PATH, "$.a=word", b'{"a": "b"}', True),
         (JSON_PATH, "$.a~word", b'{"a": "b"}', True),
         (JSON_PATH, "$.b=7", b'{"a": 7}', True),
@@ -211,6 +213,32 @@ def test_a_filter_refuses_bytes_without_its_text(match: str, text: str, data: by
     """None: it has no such test."""
     screen = screen_of(match, text, Format())
     assert (None if screen is None else not screen(data)) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        ("clos(ed|ing)", "clos"), ("^abc$", "abc"), ("ab*c", "a"), ("ab+c", "ab"), ("a|b", ""), ("colou?r", "colo"),
+        (r"x\.y", "x.y"), (r"\d+ms", "ms"), ("(?i)abc", ""), ("a{2}", ""), ("(?:ab){e<=1}", ""), ("[abc]def", "def"),
+        ("(a[)]b)cd", "cd"), ("[]a]zz", "zz"), ("((a)b)c", "c"), ("(" * 999 + ")" * 999 + "a", "a"), ("a.b.cc", "cc"),
+    ],
+)  # fmt: skip
+def test_the_text_in_all_that_a_pattern_matches(pattern: str, literal: str) -> None:
+    assert filters._literal_of(pattern) == literal
+
+
+_PARTS = [*"abd.()[]*+?|^$w-#\u00e9\\", r"\d", r"\b", r"\.", "(a)", "[ab]", "||"]
+
+
+@given(st.lists(st.sampled_from(_PARTS), max_size=8).map("".join), st.text("abd.1-#|\u00e9", max_size=8))
+def test_text_without_it_has_no_match(pattern: str, text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # sets that a later version of the language reads otherwise
+        try:
+            test = filter_of(REGEX, pattern, Format(), "value")
+        except ApiError:
+            return
+    assert filters._literal_of(pattern) in text or not test(text.encode())
 
 
 def test_what_a_decoder_renders_is_not_in_the_bytes() -> None:
