@@ -35,6 +35,7 @@ from kafkalite.protocol.messages.append_at import (
     AppendAtPartition,
     AppendAtPartitionResult,
     AppendAtRequest,
+    AppendAtResponse,
     AppendAtTopic,
 )
 
@@ -60,12 +61,11 @@ def require_kafkalite(target: ClusterClient) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Tail:
-    """The end of one copy. `end_offset` is that of its log, without `in_flight` and `queued`. What lies below
-    `committed_offset` is committed, as far as is known; up to `paired_offset` the topic of offset syncs has a pair."""
+    """The end of one copy. `end_offset` is that of its log, all of which is committed, without `in_flight` and
+    `queued`; up to `paired_offset` the topic of offset syncs has a pair."""
 
     copied: CopiedPartition
     end_offset: int
-    committed_offset: int
     paired_offset: int
     in_flight: list[PreservedBatch] = field(default_factory=list)
     queued: deque[PreservedBatch] = field(default_factory=deque)
@@ -80,11 +80,10 @@ class _Tail:
 
 
 class _Logs(NamedTuple):
-    """Offsets of a copy's log and of its source: where they begin and end, and up to where they are committed."""
+    """Where a copy's log and its source begin and end."""
 
     start: int
     end: int
-    high_watermark: int
     source_start: int
     source_end: int
 
@@ -124,43 +123,48 @@ class PreservedCopies:
     def begin(self, partitions: Sequence[CopiedPartition], member: Membership) -> None:
         """Sets the position of each partition to the end of its copy, or gives it a fault. An empty copy begins where
         its source does."""
-        self._tails.clear()
+        before, self._tails = self._tails, {}
         self._target.refresh()
-        answers = self._ask({one.target: AppendAtPartition(index=one.target[1]) for one in partitions})
-        usable = [one for one in partitions if self._is_answered(one, answers[one.target])]
         fresh = []
-        for one, logs in self._offsets_of(usable, answers).items():
+        for one, logs in self._logs_of(partitions).items():
+            known = before.get(one.target)
             if logs.end == 0:
                 fresh.append((one, logs.source_start))
+            elif known is not None and known.end_offset == logs.end:  # this mirror's own batch is still the last
+                self._continue(one, logs.end)
             elif fault := self._fault(one, logs):
                 one.fail(fault)
             else:
-                self._continue(one, logs.end, max(logs.start, logs.high_watermark))
+                self._continue(one, logs.end)
         self._begin(fresh)
 
-    def _is_answered(self, one: CopiedPartition, answer: AppendAtPartitionResult) -> bool:
-        """Whether the leader has reported; the partition has a fault if it refuses. Raises WriteFailed."""
-        if answer.error_code:
-            self._refuse(one, answer)
-        return not answer.error_code
-
-    def _offsets_of(
-        self, partitions: Sequence[CopiedPartition], answers: Mapping[TopicPartition, AppendAtPartitionResult]
-    ) -> dict[CopiedPartition, _Logs]:
-        here, there = LogOffsets(self._source, self._timeout_s), LogOffsets(self._target, self._timeout_s)
-        sources = [one.source for one in partitions]
-        starts, ends = here.starts(sources), here.ends(sources, committed=True)
-        committed = there.ends([one.target for one in partitions])
-        return {
-            one: _Logs(
-                answers[one.target].start_offset,
-                answers[one.target].end_offset,
-                committed[one.target],
-                starts[one.source],
-                ends[one.source],
-            )
-            for one in partitions
+    def _logs_of(self, partitions: Sequence[CopiedPartition]) -> dict[CopiedPartition, _Logs]:
+        """The offsets of those that the target does not refuse, when all that their logs have is committed."""
+        found = self._answers({one: AppendAtPartition(index=one.target[1]) for one in partitions})
+        committed = LogOffsets(self._target, self._timeout_s).ends([one.target for one in found])
+        late = {
+            one: AppendAtPartition(index=one.target[1], end_offset=answer.end_offset)
+            for one, answer in found.items()
+            if committed[one.target] < answer.end_offset
         }
+        usable = [one for one in found if one not in late] + list(self._answers(late))
+        here = LogOffsets(self._source, self._timeout_s)
+        sources = [one.source for one in usable]
+        starts, ends = here.starts(sources), here.ends(sources, committed=True)
+        return {
+            one: _Logs(found[one].start_offset, found[one].end_offset, starts[one.source], ends[one.source])
+            for one in usable
+        }
+
+    def _answers(
+        self, wanted: Mapping[CopiedPartition, AppendAtPartition]
+    ) -> dict[CopiedPartition, AppendAtPartitionResult]:
+        """The answers of the leaders but their refusals, which are faults of the partitions. Raises WriteFailed."""
+        answers = self._ask({one.target: asked for one, asked in wanted.items()})
+        for one in wanted:
+            if answers[one.target].error_code:
+                self._refuse(one, answers[one.target])
+        return {one: answers[one.target] for one in wanted if not one.fault}
 
     def _begin(self, fresh: Sequence[tuple[CopiedPartition, int]]) -> None:
         """Begins copies that are empty, each at its source's start, with a pair of offsets that says so first."""
@@ -170,26 +174,26 @@ class PreservedCopies:
         pairs = [OffsetSync(one.source, Run(start, start, 0)) for one, start in fresh]
         self._state.write(self._offset_syncs, [pair.record(now_ms) for pair in pairs])
         beginnings = {
-            one.target: AppendAtPartition(index=one.target[1], end_offset=0, start_offset=start)
+            one: AppendAtPartition(index=one.target[1], end_offset=0, start_offset=start)
             for one, start in fresh
             if start
         }
-        answers = self._ask(beginnings)
+        self._answers(beginnings)
         for one, start in fresh:
-            if one.target not in answers or self._is_answered(one, answers[one.target]):
-                self._continue(one, start, start)
+            if not one.fault:
+                self._continue(one, start)
 
-    def _continue(self, one: CopiedPartition, end_offset: int, committed_offset: int) -> None:
+    def _continue(self, one: CopiedPartition, end_offset: int) -> None:
         one.position = end_offset
         one.offsets.clear()
-        one.offsets.append(Run(0, 0, committed_offset))
-        self._tails[one.target] = _Tail(one, end_offset, committed_offset, committed_offset)
+        one.offsets.append(Run(0, 0, end_offset))
+        self._tails[one.target] = _Tail(one, end_offset, end_offset)
 
     def _fault(self, one: CopiedPartition, logs: _Logs) -> str:
         """The reason why a log with records, or with deleted ones, is no copy that may be continued; "" if it is."""
         name = f"{one.target[0]}-{one.target[1]}"
         if logs.end > logs.source_end:
-            return f"{name} ends at offset {logs.end}, and its source at {logs.source_end}: others have written to it"
+            return f"{name} ends at offset {logs.end}, its source at {logs.source_end}: the source lacks these records"
         is_same = self._has_same_last_record(one, logs)
         if is_same is None:
             last = one.offsets.last
@@ -203,9 +207,9 @@ class PreservedCopies:
 
     def _has_same_last_record(self, one: CopiedPartition, logs: _Logs) -> bool | None:
         """None if there is no record to compare."""
-        if logs.high_watermark <= logs.start:
+        if logs.end == logs.start:
             return None
-        last = _record_at(self._target, one.target, logs.high_watermark - 1)
+        last = _record_at(self._target, one.target, logs.end - 1)
         if last is None:
             return None
         if last.marker is not None or last.batch.producer_id >= 0:
@@ -291,9 +295,8 @@ class PreservedCopies:
                 self._on_appended(tail)
 
     def _on_appended(self, tail: _Tail) -> None:
-        before, tail.end_offset = tail.committed_offset, tail.in_flight[-1].end_offset
+        before, tail.end_offset = tail.end_offset, tail.in_flight[-1].end_offset
         tail.copied.offsets.append(Run(before, before, tail.end_offset - before))
-        tail.committed_offset = tail.end_offset
         counts = tail.copied.counts
         counts.records += sum(one.record_count for one in tail.in_flight)
         counts.size_bytes += sum(len(one.data) for one in tail.in_flight)
@@ -342,9 +345,8 @@ class PreservedCopies:
         return AppendAtRequest(timeout_ms=int(self._timeout_s * 500), topics=list(topics.values()))
 
 
-def _results(response: object) -> dict[TopicPartition, AppendAtPartitionResult]:
-    topics = response.topics  # type: ignore[attr-defined]
-    return {(topic.name, one.index): one for topic in topics for one in topic.partitions}
+def _results(response: AppendAtResponse) -> dict[TopicPartition, AppendAtPartitionResult]:
+    return {(topic.name, one.index): one for topic in response.topics for one in topic.partitions}
 
 
 def _record_at(cluster: ClusterClient, partition: TopicPartition, offset: int) -> ScannedRecord | None:

@@ -273,6 +273,22 @@ def test_a_topic_of_others_is_left_alone(clusters: Clusters) -> None:
     await_same(clusters)
 
 
+def test_a_refused_batch_stops_its_partition_alone(clusters: Clusters) -> None:
+    clusters.west.create_topic(WEST)
+    clusters.east.create_topic(EAST, max_message_bytes=1000)
+    for size in (100, 2000, 100):
+        clusters.west.produce(WEST, bytes(size))
+    mirror = clusters.start(preserves_offsets=True, with_settings=False)
+    until(lambda: mirror.statuses[0].faults(), "a fault")
+    [fault] = mirror.statuses[0].faults()
+    assert "west.orders-0 is refused: The record batch has" in fault
+    clusters.west.produce("stock", b"1")
+    await_same(clusters, "stock")
+    clusters.alter(clusters.east, EAST, {"max.message.bytes": "5000"}, [])
+    await_same(clusters)
+    assert [one[1] for one in rows(clusters.east, EAST)] == [0, 1, 2] and not mirror.statuses[0].faults()
+
+
 def test_a_copy_without_its_last_records_goes_on(clusters: Clusters) -> None:
     """Nothing is left to compare: the pair of offsets says that it is a copy."""
     clusters.west.create_topic(WEST, segment_bytes=1000)

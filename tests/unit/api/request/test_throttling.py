@@ -12,6 +12,7 @@ from kafkalite.api.dispatch import Dispatcher
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import request_frame
+from kafkalite.protocol.messages.append_at import AppendAtPartition, AppendAtRequest, AppendAtTopic
 from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -160,6 +161,23 @@ def test_a_producer_without_answers_rests_as_well(throttled: Callable[..., None]
         frame = request_frame(produce(2_000, acks=0), 7, 99, "asker")
         await it.asker.send(frame)
         await it.rests(MetadataRequest(topics=[]), 9, (len(frame) - 4) * 1000 // 100 - 10_000)
+
+    throttled(story)
+
+
+def test_a_mirrors_batches_count_as_those_of_a_producer(throttled: Callable[..., None]) -> None:
+    def append(offset: int) -> AppendAtRequest:
+        batch = build_batch([NewRecord(None, bytes(700), timestamp=1)], base_offset=offset)
+        data = AppendAtPartition(index=0, end_offset=offset, records=memoryview(batch))
+        return AppendAtRequest(timeout_ms=1000, topics=[AppendAtTopic(name="t", partitions=[data])])
+
+    async def story(it: Throttled) -> None:
+        await set_quota(it.broker, ASKER, producer_byte_rate=100)
+        assert (await it.ask(append(0), 0)).throttle_time_ms == 0
+        answer = await it.ask(append(1), 0)
+        assert answer.topics[0].partitions[0].end_offset == 2
+        assert 4_000 < answer.throttle_time_ms < 9_000
+        await it.rests(MetadataRequest(topics=[]), 9, answer.throttle_time_ms)
 
     throttled(story)
 
