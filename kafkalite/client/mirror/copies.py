@@ -1,6 +1,6 @@
 """Copies at the target, as the copier writes them: in transactions, or with the offsets of the source.
 
-Source: none; the two are `TransactionalCopies` and `PreservedCopies`.
+Source: none; `OpenTransaction` and `PreservedCopies` are the two.
 """
 
 from __future__ import annotations

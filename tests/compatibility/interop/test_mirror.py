@@ -5,17 +5,22 @@ pytest -m long tests/compatibility/interop/test_mirror.py
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiokafka
+import kafka as kafka_python
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.reference import ReferenceUnavailable
 from kafkalite.cli.main import main
 from kafkalite.client.cluster_client import ClusterClient
+from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.mirror import preserved_copies
 from kafkalite.client.mirror.mirror import Mirror
 from kafkalite.client.mirror.naming import Naming
@@ -23,7 +28,7 @@ from kafkalite.client.mirror.settings import Endpoint, MirrorSettings
 from kafkalite.client.topic_changes import create_topics
 from kafkalite.common.errors import ConfigError, Unanswered
 from kafkalite.testing import Broker
-from tests.compatibility.interop.java_tools import SOURCES, java_command
+from tests.compatibility.interop.java_tools import SOURCES, JavaTools, java_command
 from tests.compatibility.interop.kraft_kafka import kraft_kafka
 from tests.support.reader.stock_consumer import StockConsumer
 from tests.support.wait import DEADLINE_S, until
@@ -206,6 +211,60 @@ def test_a_copy_of_kafkas_has_its_offsets(kafka: str, kafkalite: str, run: Calla
     finally:
         here.close()
         there.close()
+
+
+def test_clients_pass_over_the_batches_without_records(tmp_path: Path, run: Callable[..., str]) -> None:
+    """A copy that was at its source's end again and again, behind a marker each time, has one there."""
+    settings: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
+    with Broker(data_dir=tmp_path / "west", **settings) as west, Broker(data_dir=tmp_path / "east", **settings) as east:
+        west.create_topic("orders")
+        bootstrap = east.bootstrap_servers
+        producer = Producer({"bootstrap.servers": west.bootstrap_servers, "transactional.id": "p"})
+        producer.init_transactions(DEADLINE_S)
+        with mirrored(west.bootstrap_servers, bootstrap, preserves_offsets=True):
+            for number in range(8):
+                producer.begin_transaction()
+                producer.produce("orders", b"%d" % number)
+                producer.flush(DEADLINE_S)
+                (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(DEADLINE_S)
+                until(lambda: has_topics(bootstrap, "west.orders"), "the copy")
+                until(lambda end=2 * number + 2: end_of(bootstrap, "west.orders") == end, "its end")  # type: ignore[misc]
+        wanted = [(2 * number, b"%d" % number) for number in range(8) if number % 3 != 1]
+        assert [(one.offset, one.value) for one in east.records("west.orders")] == wanted
+        assert read_by_kafka_python(bootstrap, len(wanted)) == wanted
+        assert asyncio.run(read_by_aiokafka(bootstrap, len(wanted))) == wanted
+        for version in VERSIONS:
+            shown = ["--from-beginning", "--property", "print.offset=true", "--property", "print.value=true"]
+            tools = JavaTools(version, bootstrap, run)
+            lines = tools.consume("west.orders", len(wanted), *shown, isolation_level="read_committed")
+            assert lines == [f"Offset:{offset}\t{value.decode()}" for offset, value in wanted], version
+
+
+def end_of(bootstrap: str, topic: str) -> int:
+    with ClusterClient(bootstrap, 20) as cluster:
+        return LogOffsets(cluster, 20).ends([(topic, 0)])[topic, 0]
+
+
+def read_by_kafka_python(bootstrap: str, count: int) -> list[tuple[int, bytes]]:
+    consumer = kafka_python.KafkaConsumer(
+        "west.orders", bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+    )
+    try:
+        return [(one.offset, one.value) for one in itertools.islice(consumer, count)]
+    finally:
+        consumer.close()
+
+
+async def read_by_aiokafka(bootstrap: str, count: int) -> list[tuple[int, bytes]]:
+    consumer = aiokafka.AIOKafkaConsumer(
+        "west.orders", bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    await consumer.start()
+    try:
+        found = [await asyncio.wait_for(consumer.getone(), DEADLINE_S) for _ in range(count)]
+        return [(one.offset, one.value) for one in found]
+    finally:
+        await consumer.stop()
 
 
 def has_topics(bootstrap: str, *names: str) -> bool:

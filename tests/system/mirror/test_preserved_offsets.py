@@ -273,6 +273,34 @@ def test_a_topic_of_others_is_left_alone(clusters: Clusters) -> None:
     await_same(clusters)
 
 
+def test_a_copy_is_compacted_and_goes_on(clusters: Clusters) -> None:
+    clusters.west.create_topic(WEST, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    producer = transactional(clusters.west)
+    for turn in range(2):
+        mirror = clusters.start(preserves_offsets=True)
+        for number in range(9):
+            transact(producer, 3 + number % 4, commits=number % 3 > 0)
+        transact(producer, 2, commits=False)  # ends in a batch without records
+
+        def newest(broker: Broker, topic: str) -> dict[Any, tuple[Any, ...]]:
+            return {row[3]: row for row in rows(broker, topic)}
+
+        def ends() -> list[int]:
+            return [
+                bounds(clusters.west.bootstrap_servers, WEST)[0][1],
+                bounds(clusters.east.bootstrap_servers, EAST)[0][1],
+            ]
+
+        until(lambda: EAST in clusters.east.topics and len(set(ends())) == 1, "the end")
+        assert newest(clusters.east, EAST) == newest(clusters.west, WEST)
+        clusters.stop(mirror)
+        before = len(rows(clusters.east, EAST))
+        clusters.east.roll(EAST)
+        clusters.east.compact(EAST)
+        assert len(rows(clusters.east, EAST)) < before and len(set(ends())) == 1, turn
+        assert newest(clusters.east, EAST) == newest(clusters.west, WEST)
+
+
 def test_a_refused_batch_stops_its_partition_alone(clusters: Clusters) -> None:
     clusters.west.create_topic(WEST)
     clusters.east.create_topic(EAST, max_message_bytes=1000)
