@@ -268,7 +268,7 @@ def test_each_record_is_copied_once(tmp_path: Path, mirrors: int, kills: int) ->
         place.close()
 
 
-PRESERVED = [pytest.param(2, 60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
+PRESERVED = [pytest.param(2, 200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
 
 
 @pytest.mark.timeout(180)
