@@ -107,6 +107,8 @@ NEWER = (
     "describe topics in pages",
 )  # fmt: skip
 """Cases of APIs and resources that Kafka 3.9 with ZooKeeper lacks."""
+OWN = "run the cleaner", "report", "append at offsets"
+"""Cases of APIs that are not Kafka's."""
 
 # request, version, what it needs: (operation, resource) -> the code without it. Of several each is taken away in turn.
 CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] = {

@@ -32,7 +32,7 @@ from kafkalite.security.acl.acl import ANY_NAME, CLUSTER_NAME, Operation, Permis
 from tests.compatibility.differential.asking_streams import describe, join, owning, prompt_group, word_count
 from tests.compatibility.differential.cases_consumer_groups import known_topic
 from tests.compatibility.differential.engine import Explained, Story, Teller, once, once_in_4_3
-from tests.support.authorization_cases import CASES, CLUSTER, GROUP, NEWER, TOPIC, TRANSACTIONAL_ID, Names
+from tests.support.authorization_cases import CASES, CLUSTER, GROUP, NEWER, OWN, TOPIC, TRANSACTIONAL_ID, Names
 
 ADMIN = "127.0.0.1"
 AS_KRAFT = Explained(
@@ -41,7 +41,7 @@ AS_KRAFT = Explained(
 )
 AS_KRAFT_IN = ("elections", "list reassignments")
 NOT_TOLD = (
-    *("report", "run the cleaner"),  # no APIs of Kafka's
+    *OWN,
     *("update features", "the quorum"),  # the message of one is an address in memory, the other is refused to all here
     *("subscriptions to metrics", "push metrics"),  # Kafka has them with a plug-in only
 )

@@ -18,13 +18,13 @@ from kafkalite.protocol.messages.entity_configs import AlterClientQuotasRequest
 from tests.compatibility.differential import brokers
 from tests.compatibility.differential.cases_quotas import alter, altered
 from tests.compatibility.differential.engine import OLDER, Story, Teller
-from tests.support.authorization_cases import CASES, NEWER, Names
+from tests.support.authorization_cases import CASES, NEWER, OWN, Names
 from tests.support.wait import DEADLINE_S
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 CLIENT = "over-its-quota"
 ONE_WINDOW_MS = 1_000
-NOT_ASKED = ("run the cleaner", "report", *NEWER)  # no APIs of Kafka's, or of 3.9's
+NOT_ASKED = (*OWN, *NEWER)
 
 
 def throttle_time(address: tuple[str, int], title: str, names: Names) -> int | None:
