@@ -14,7 +14,7 @@ added partitions), kafka.server.ZkAdminManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -25,13 +25,9 @@ Racks = Mapping[int, str | None]
 """The rack of each live broker by its id."""
 
 
-def check_new_topic(name: str, partition_count: int, others: Iterable[str]) -> None:
+def check_new_topic(name: str, partition_count: int, others: Collection[str]) -> None:
     """Raises the KafkaError for which this topic cannot be created beside `others`: 17, 36, 37."""
-    fault = topic_name_fault(name)
-    if fault is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-    if name in others:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    check_new_name(name, others)
     if partition_count <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     _check_not_too_many(partition_count)
@@ -41,6 +37,15 @@ def check_new_topic(name: str, partition_count: int, others: Iterable[str]) -> N
                 raise KafkaError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
                 )
+
+
+def check_new_name(name: str, others: Collection[str]) -> None:
+    """Raises the KafkaError for which no topic can have this name, whatever else is asked for: 17, 36."""
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name in others:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
 def check_more_partitions(name: str, current: int, total_count: int) -> None:

@@ -75,6 +75,10 @@ class TopicAdmin:
                     await self._applier.reconcile(name)
         return can_create
 
+    def check_name(self, name: str) -> None:
+        """Raises the KafkaError for which no topic with this name can be created: 17, 36."""
+        new_topics.check_new_name(name, self._taken_names())
+
     async def create(
         self,
         name: str,

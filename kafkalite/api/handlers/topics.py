@@ -112,6 +112,7 @@ class TopicApi(NamedTuple):
     async def _create(
         self, wanted: wire.CreatableTopic, validate_only: bool, charge: Charge
     ) -> wire.CreatableTopicResult:
+        self.topic_admin.check_name(wanted.name)
         overrides = _overrides(wanted)
         assigned: dict[int, list[int]] | None = None
         if wanted.assignments:
