@@ -191,6 +191,14 @@ def test_producers_write_on_behind_the_copy(world: World) -> None:
     assert outcome(world.append(11, batch(11, "c"))) == (ErrorCode.OFFSET_OUT_OF_RANGE, 0, 13)
 
 
+def test_an_answer_waits_for_the_disk_where_the_topic_asks_for_it(begin: Begin) -> None:
+    world = begin(flush_messages=1)
+    assert outcome(world.append(0, batch(3, "a"), batch(9, "b"), start_offset=3)) == (0, 3, 10)
+    assert world.records() == [(3, b"a"), (9, b"b")]
+    assert outcome(world.append(10, batch(10, "c"))) == (0, 3, 11)
+    assert world.offset_at(LATEST) == 11
+
+
 def test_refusals_have_their_reasons(world: World) -> None:
     assert outcome(world.append(0, batch(0, "a"), topic="other")) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert world.append(ANY_END, batch(0, "a")).error_code == ErrorCode.INVALID_REQUEST
