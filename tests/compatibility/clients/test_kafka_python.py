@@ -156,8 +156,7 @@ def test_configs_are_altered_and_reset(topic: str, kafka_python: Any, until: Cal
 def test_the_cluster_is_described(bootstrap: str, kafka_python: Any) -> None:
     told = kafka_python.admin().describe_cluster()
     assert len(told["cluster_id"]) == 22
-    (broker,) = told["brokers"]
-    assert broker["port"] == int(bootstrap.rsplit(":", 1)[1])
+    assert int(bootstrap.rsplit(":", 1)[1]) in [broker["port"] for broker in told["brokers"]]
 
 
 def test_groups_and_their_offsets_are_administered(

@@ -1,15 +1,17 @@
-"""A wire between client and broker that loses answers and goes dead, and what must hold all the same.
+"""A wire between clients and brokers that loses answers and goes dead, and what must hold all the same.
 
 `Wire` is a proxy that knows just enough of the protocol: frames, the API key of a request, and which answer belongs
-to it. It passes everything on, except that it tells the client its own port wherever the broker tells one, so that
-the client stays on it. On demand it swallows the answer to a request (which the broker has then carried out), cuts
-that connection and may refuse to connect again; or it swallows every request in silence. An idempotent producer must
-not write twice.
+to it. It has a port for each broker and passes everything on, except that it tells the client its own port wherever a
+broker tells that of one, so that the client stays on it. On demand it swallows the answer to a request (which the
+broker has then carried out), cuts that connection and may refuse to connect again; or it swallows every request in
+silence. An idempotent producer must not write twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 import struct
 import threading
 from collections import Counter
@@ -19,6 +21,7 @@ from typing import Any
 import aiokafka
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.support.wait import DEADLINE_S
 
@@ -32,8 +35,8 @@ class Wire:
     """The proxy, on a loop in a thread of its own. Changes from outside are single assignments that the loop reads."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.broker_port = int(bootstrap.rsplit(":", 1)[1])
-        self.port = 0
+        brokers = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=DEADLINE_S).brokers.values()
+        self.ports = dict.fromkeys([int(bootstrap.rsplit(":", 1)[1]), *(broker.port for broker in brokers)], 0)
         self.to_lose: Counter[int] = Counter()
         self.lost: Counter[int] = Counter()
         self.silent = False
@@ -49,7 +52,7 @@ class Wire:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"127.0.0.1:{next(iter(self.ports.values()))}"
 
     def lose(self, api: int, times: int = 1) -> None:
         self.to_lose[api] += times
@@ -61,11 +64,14 @@ class Wire:
         self.loop.close()
 
     async def serve(self) -> None:
-        server = await asyncio.start_server(self.connected, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
+        servers = []
+        for port in self.ports:
+            servers.append(await asyncio.start_server(functools.partial(self.connected, port), "127.0.0.1", 0))
+            self.ports[port] = servers[-1].sockets[0].getsockname()[1]
         self.listening.set()
         await self.ended.wait()
-        server.close()
+        for server in servers:
+            server.close()
         passing = asyncio.all_tasks() - {asyncio.current_task()}
         for task in passing:
             task.cancel()
@@ -73,13 +79,13 @@ class Wire:
         for writer in self.connections:
             writer.transport.abort()
 
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connected(self, broker_port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ends = [writer]
         self.connections.add(writer)
         try:
             if self.refusing:
                 return
-            broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self.broker_port)
+            broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", broker_port)
             ends.append(broker_writer)
             self.connections.add(broker_writer)
             asked: Asked = {}
@@ -119,9 +125,8 @@ class Wire:
                 self.refusing = self.refuse_after_loss
                 return
             if api in TELL_ADDRESSES:
-                theirs, ours = struct.pack(">i", self.broker_port), struct.pack(">i", self.port)
-                for host in (b"127.0.0.1", b"localhost"):
-                    frame = frame.replace(host + theirs, host + ours)
+                for host, (theirs, ours) in itertools.product((b"127.0.0.1", b"localhost"), self.ports.items()):
+                    frame = frame.replace(host + struct.pack(">i", theirs), host + struct.pack(">i", ours))
             if not self.silent:
                 writer.write(struct.pack(">i", len(frame)) + frame)
                 await writer.drain()

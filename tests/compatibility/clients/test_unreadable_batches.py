@@ -15,6 +15,7 @@ from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import HEADER_BYTES, NewRecord, assemble, build_batch, parse_header
 from kafkalite.record.compression import CODECS, compress
+from tests.support.wait import DEADLINE_S
 
 GOOD = build_batch([NewRecord(b"k", b"v" * 30, (), 1_700_000_000_000)] * 2)
 BODY = bytes(GOOD[HEADER_BYTES:])
@@ -28,12 +29,11 @@ FORMS = {
 }
 
 
-def produce(bootstrap: str, topic: str, batch: bytes) -> int:
-    """The error code of a raw Produce."""
+def produce(address: tuple[str, int], topic: str, batch: bytes) -> int:
+    """The error code of a raw Produce to the leader."""
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=memoryview(batch))])
     request = ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data])
-    host, _, port = bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=15) as sock:
+    with socket.create_connection(address, timeout=DEADLINE_S) as sock:
         sock.sendall(request_frame(request, 7, 1, "raw"))
         with sock.makefile("rb") as answers:
             answer = answers.read(struct.unpack(">i", answers.read(4))[0])
@@ -43,14 +43,14 @@ def produce(bootstrap: str, topic: str, batch: bytes) -> int:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_consumer_in_c_gets_what_others_send(
-    confluent: Any, bootstrap: str, unique: Callable[[str], str], form: str
-) -> None:
+def test_a_consumer_in_c_gets_what_others_send(confluent: Any, unique: Callable[[str], str], form: str) -> None:
     codec, body = FORMS[form]
     topic = unique("unreadable")
     confluent.send(topic, [{"value": b"before", "partition": 0}])
     spoiled = assemble(parse_header(GOOD)._replace(attributes=codec), body)
-    assert produce(bootstrap, topic, bytes(spoiled)) == ErrorCode.INVALID_RECORD
+    known = confluent.admin().list_topics(topic, timeout=DEADLINE_S)
+    leader = known.brokers[known.topics[topic].partitions[0].leader]
+    assert produce((leader.host, leader.port), topic, bytes(spoiled)) == ErrorCode.INVALID_RECORD
     confluent.send(topic, [{"value": b"after", "partition": 0}])
     consumer = confluent.consumer()
     consumer.assign([TopicPartition(topic, 0, 0)])
