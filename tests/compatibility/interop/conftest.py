@@ -66,6 +66,11 @@ class BrokerProcess:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def log_dirs(self) -> dict[int, Path]:
+        """The log directory of each broker, by its id."""
+        return {number: self.data_dir / f"broker{number}" for number in range(self.cores)} or {0: self.data_dir}
+
     def start(self) -> None:
         """Returns when the broker says that it is ready."""
         assert self.process is None
@@ -149,7 +154,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     assert not complaints, "the broker complained:\n" + "\n".join(complaints[:20]) + "\n\n" + broker.log_text()[-4000:]
     members = [item for item in request.session.items if getattr(item, "module", None) is request.module]
     if any(item.get_closest_marker("long") for item in members):
-        for directory in broker.data_dir.glob("broker*") if broker.cores else [broker.data_dir]:
+        for directory in broker.log_dirs.values():
             dump_log(request, directory)
 
 

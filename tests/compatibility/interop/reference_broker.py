@@ -30,6 +30,10 @@ class ReferenceBroker:
     def bootstrap(self) -> str:
         return self.kafka.bootstrap
 
+    @property
+    def log_dirs(self) -> dict[int, Path]:
+        return {0: self.data_dir}
+
     def start(self) -> None:
         self.kafka.start()
 

@@ -61,19 +61,22 @@ def test_log_directories_are_described(
     topic = unique("weighed")
     filled(java, topic, 2)
     printed = java("LogDirsCommand", "--describe", "--topic-list", topic)
-    (described,) = json.loads(printed.splitlines()[-1])["brokers"]
-    (directory,) = described["logDirs"]
-    assert (directory["error"], Path(directory["logDir"])) == (None, broker.data_dir)
-    sizes = {one["partition"]: one["size"] for one in directory["partitions"]}
-    assert sizes == {
-        f"{topic}-{index}": (broker.data_dir / f"{topic}-{index}" / f"{0:020}.log").stat().st_size for index in (0, 1)
-    }
-    assert sum(sizes.values()) > 0
-    assert {(one["offsetLag"], one["isFuture"]) for one in directory["partitions"]} == {(0, False)}
+    described = {one["broker"]: one["logDirs"] for one in json.loads(printed.splitlines()[-1])["brokers"]}
+    assert described.keys() == broker.log_dirs.keys()
+    partitions = []
+    for broker_id, (directory,) in described.items():
+        log_dir = broker.log_dirs[broker_id]
+        assert (directory["error"], Path(directory["logDir"])) == (None, log_dir)
+        for one in directory["partitions"]:
+            assert one["size"] == (log_dir / one["partition"] / f"{0:020}.log").stat().st_size
+        partitions += directory["partitions"]
+    assert sum(one["size"] for one in partitions) > 0
+    assert {(one["offsetLag"], one["isFuture"]) for one in partitions} == {(0, False)}
+    names = {one["partition"] for one in partitions}
+    assert names == {f"{topic}-0", f"{topic}-1"} and len(partitions) == 2
 
-    everything = json.loads(java("LogDirsCommand", "--describe").splitlines()[-1])
-    names = {one["partition"] for one in everything["brokers"][0]["logDirs"][0]["partitions"]}
-    assert names >= sizes.keys()
+    everything = json.loads(java("LogDirsCommand", "--describe").splitlines()[-1])["brokers"]
+    assert {part["partition"] for one in everything for part in one["logDirs"][0]["partitions"]} >= names
 
 
 def test_no_reassignment_is_under_way(java: JavaTools, prove: Callable[[str], None]) -> None:
@@ -87,14 +90,11 @@ def test_replicas_are_reassigned_to_where_they_are(
     prove("kafka-reassign-partitions --execute (to where it is, to an unknown broker), --verify, --cancel")
     topic = unique("placed")
     filled(java, topic, 2)
-    (broker_id,) = {
-        int(one) for one in re.findall(r"Leader: (\d+)", java("TopicCommand", "--describe", "--topic", topic))
-    }
+    leaders = [int(one) for one in re.findall(r"Leader: (\d+)", java("TopicCommand", "--describe", "--topic", topic))]
+    assert len(leaders) == 2
 
-    def plan(name: str, *brokers: int, directory: str | None = None) -> Path:
-        rows = [{"topic": topic, "partition": index, "replicas": list(brokers)} for index in (0, 1)]
-        if directory is not None:
-            rows = [row | {"log_dirs": [directory]} for row in rows]
+    def plan(name: str, *brokers: int) -> Path:
+        rows = [{"topic": topic, "partition": index, "replicas": [broker]} for index, broker in enumerate(brokers)]
         path = tmp_path / name
         path.write_text(json.dumps({"version": 1, "partitions": rows}))
         return path
@@ -102,12 +102,12 @@ def test_replicas_are_reassigned_to_where_they_are(
     def reassign(command: str, file: Path, **how: Any) -> str:
         return java("ReassignPartitionsCommand", command, "--reassignment-json-file", file, **how)
 
-    here = plan("here.json", broker_id)
+    here = plan("here.json", *leaders)
     assert "Successfully started partition reassignment" in reassign("--execute", here)
     verified = reassign("--verify", here)
     assert f"Reassignment of partition {topic}-0 is complete" in verified, verified
     assert f"Reassignment of partition {topic}-1 is complete" in verified, verified
-    refused = reassign("--execute", plan("elsewhere.json", broker_id + 7), check=False)
+    refused = reassign("--execute", plan("elsewhere.json", 7, 7), check=False)
     assert re.search(r"Unknown broker|does not exist|not found|InvalidReplicaAssignment", refused), refused
     assert "None of the specified partition moves are active." in reassign("--cancel", here)
     assert java.consume(topic, COUNT, "--from-beginning")
@@ -133,7 +133,8 @@ def test_a_log_is_moved_to_where_it_is(
     topic = unique("shelved")
     filled(java, topic)
     (broker_id,) = re.findall(r"Leader: (\d+)", java("TopicCommand", "--describe", "--topic", topic))
-    for directory, told in ((str(broker.data_dir), "Successfully started"), ("/nowhere", "LogDirNotFoundException")):
+    log_dir = str(broker.log_dirs[int(broker_id)])
+    for directory, told in ((log_dir, "Successfully started"), ("/nowhere", "LogDirNotFoundException")):
         row = {"topic": topic, "partition": 0, "replicas": [int(broker_id)], "log_dirs": [directory]}
         path = tmp_path / "plan.json"
         path.write_text(json.dumps({"version": 1, "partitions": [row]}))

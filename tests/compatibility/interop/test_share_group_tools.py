@@ -68,7 +68,8 @@ def test_console_consumer_and_offsets(
     assert start_and_lag(tools, topic) == (0, COUNT)
     assert sorted(consume(tools, topic, COUNT)) == list(range(COUNT))
 
-    files = [path for path in broker.data_dir.glob("__share_group_state-*/*.log") if path.stat().st_size]
+    logs = [path for log_dir in broker.log_dirs.values() for path in log_dir.glob("__share_group_state-*/*.log")]
+    files = [path for path in logs if path.stat().st_size]
     dumped = tools(
         "DumpLogSegments",
         "--share-group-state-decoder",

@@ -123,7 +123,8 @@ def test_java_takes_the_version_of_transactions_that_it_knows(
 
     states = [
         read_value(record.value)
-        for path in sorted(broker.data_dir.glob("__transaction_state-*/*.log"))
+        for log_dir in broker.log_dirs.values()
+        for path in sorted(log_dir.glob("__transaction_state-*/*.log"))
         for _, batch in iter_batches(memoryview(bytearray(path.read_bytes())))
         for record in read_records(batch)
         if record.value and read_key(record.key or b"") == topic

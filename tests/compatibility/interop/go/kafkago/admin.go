@@ -46,7 +46,11 @@ func administer(ctx context.Context, task script.Task) {
 	script.Check(script.Must(client.CreatePartitions(ctx, request)).Errors[created], "add a partition")
 	conn := script.Must(kafka.DialLeader(ctx, "tcp", task.Bootstrap, task.Topic, 0))
 	defer conn.Close()
-	tell("partitions", len(script.Must(conn.ReadPartitions(created))))
+	partitions := 0
+	for partitions < more.Count && ctx.Err() == nil { // another broker learns of it a moment later
+		partitions = len(script.Must(conn.ReadPartitions(created)))
+	}
+	tell("partitions", partitions)
 	script.Check(conn.DeleteTopics(created), "delete")
 	gone := true
 	for _, partition := range script.Must(conn.ReadPartitions()) {

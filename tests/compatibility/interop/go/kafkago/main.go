@@ -109,7 +109,12 @@ func consume(ctx context.Context, task script.Task) {
 		})
 		go func() {
 			for {
-				messages <- script.Must(reader.ReadMessage(ctx))
+				m, err := reader.ReadMessage(ctx)
+				if errors.Is(err, context.Canceled) {
+					return // all is read, and the program about to end
+				}
+				script.Check(err, "read")
+				messages <- m
 			}
 		}()
 	}
