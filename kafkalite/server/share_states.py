@@ -166,12 +166,14 @@ class ShareStateClient:
 
     def _finish(self, key: SharePartitionKey, request: _Request, result: Any) -> None:
         waiting = self._waiting[key]
-        waiting.popleft()
-        request.done(result)
-        if waiting:
-            self._ask(key, waiting[0], 0)
-        elif self._waiting.get(key) is waiting:
-            del self._waiting[key]
+        try:
+            request.done(result)  # may ask again: that waits, since this request is still the first
+        finally:
+            waiting.popleft()
+            if waiting:
+                self._ask(key, waiting[0], 0)
+            else:
+                del self._waiting[key]
 
     def _create(self, then: Callable[[], None]) -> None:
         """Create the topic with the first request."""

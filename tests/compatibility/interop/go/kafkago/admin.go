@@ -47,7 +47,7 @@ func administer(ctx context.Context, task script.Task) {
 	conn := script.Must(kafka.DialLeader(ctx, "tcp", task.Bootstrap, task.Topic, 0))
 	defer conn.Close()
 	partitions := 0
-	for partitions < more.Count && ctx.Err() == nil { // another broker learns of it a moment later
+	for partitions < int(more.Count) && ctx.Err() == nil { // another broker learns of it a moment later
 		partitions = len(script.Must(conn.ReadPartitions(created)))
 	}
 	tell("partitions", partitions)
