@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkalite.api.request.request_context import Runtime
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata, PartitionRecord, RegistrationState
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.replication.delayed_operations import DelayedOperation
@@ -26,9 +26,12 @@ _BEGUN_MAX = 100_000
 
 
 def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, BrokerRecord]) -> bool:
-    """Whether the registered `broker_id` is elected already, or is in sync with a leader that is shutting down."""
+    """Whether the registered `broker_id` is elected already, is the first replica of a new partition, which others may
+    know to be led, or is in sync with a leader that is shutting down."""
     if state.leader == broker_id:
         return True
+    if state.leader == NO_LEADER and not state.isr:  # never elected
+        return state.replicas[:1] == (broker_id,)
     leader = brokers.get(state.leader)
     return broker_id in state.isr and leader is not None and leader.stopping
 

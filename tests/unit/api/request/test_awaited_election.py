@@ -42,6 +42,12 @@ def test_who_may_lead_soon(leader: int, isr: tuple[int, ...], stopping: tuple[in
     assert may_lead_soon(state, ME, brokers) is expected
 
 
+@pytest.mark.parametrize(("replicas", "expected"), [((ME, TWO), True), ((TWO, ME), False)])
+def test_the_first_replica_may_lead_a_new_partition_soon(replicas: tuple[int, ...], expected: bool) -> None:
+    new = PartitionRecord(replicas, NO_LEADER, -1, (), -1)
+    assert may_lead_soon(new, ME, {one: BrokerRecord(one, ()) for one in (ME, TWO)}) is expected
+
+
 def produce(crowd: Crowd) -> Any:
     data = PartitionProduceData(index=0, records=memoryview(BATCH))
     topics = [TopicProduceData(name="t", partition_data=[data])]
