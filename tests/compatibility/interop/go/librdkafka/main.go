@@ -154,7 +154,11 @@ func administer(task script.Task) {
 	tell("max.message.bytes", setting("max.message.bytes"))
 	more := kafka.PartitionsSpecification{Topic: created, IncreaseTo: 3}
 	script.Must(admin.CreatePartitions(ctx, []kafka.PartitionsSpecification{more}))
-	tell("partitions", len(script.Must(admin.GetMetadata(&created, false, 10000)).Topics[created].Partitions))
+	partitions := 0
+	for partitions < more.IncreaseTo && ctx.Err() == nil { // another broker learns of it a moment later
+		partitions = len(script.Must(admin.GetMetadata(&created, false, 10000)).Topics[created].Partitions)
+	}
+	tell("partitions", partitions)
 	script.Must(admin.DeleteTopics(ctx, []string{created}))
 	_, there := script.Must(admin.GetMetadata(nil, true, 10000)).Topics[created]
 	tell("gone", !there)
