@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -208,22 +209,31 @@ def _trickle(west: str, east: str, topic: str, size: int) -> list[int]:
         one.offset = consumer.get_watermark_offsets(one, timeout=10)[1]
     consumer.assign(copies)
     samples: list[int] = []
-    began = time.monotonic()
-    sent, padding = 0, bytes(max(0, size - 8))
-    while time.monotonic() - began < _WARM_S + _STEADY_S or len(samples) < sent * 0.5:
-        now_s = time.monotonic() - began
-        while sent < now_s * _STEADY_PER_S and now_s < _WARM_S + _STEADY_S:
-            producer.produce(topic, time.monotonic_ns().to_bytes(8, "big") + padding, partition=sent % PARTITIONS)
-            sent += 1
-        producer.poll(0)
-        for record in consumer.consume(1000, 0.002):
+    count, padding = int((_WARM_S + _STEADY_S) * _STEADY_PER_S), bytes(max(0, size - 8))
+
+    def consume() -> None:
+        """Takes each record as it comes: a call that waits for several would hold the first one back."""
+        until_s = time.monotonic() + _WARM_S + _STEADY_S + _LIMIT_S
+        while len(samples) < count and time.monotonic() < until_s:
+            record = consumer.poll(_POLL_S)
+            if record is None or record.error() is not None:
+                continue
             value = record.value()
-            if record.error() is None and value is not None and now_s > _WARM_S:
+            if value is not None:
                 samples.append(time.monotonic_ns() - int.from_bytes(value[:8], "big"))
-        if now_s > _LIMIT_S:
-            raise BrokerError("records at a steady rate do not arrive")
+
+    consuming = threading.Thread(target=consume)
+    consuming.start()
+    began = time.monotonic()
+    for number in range(count):
+        time.sleep(max(0.0, began + number / _STEADY_PER_S - time.monotonic()))
+        producer.produce(topic, time.monotonic_ns().to_bytes(8, "big") + padding, partition=number % PARTITIONS)
+        producer.poll(0)
+    consuming.join()
     consumer.close()
-    return samples
+    if len(samples) < count:
+        raise BrokerError("records at a steady rate do not arrive")
+    return samples[int(_WARM_S * _STEADY_PER_S) :]
 
 
 def median(turns: Sequence[Figures]) -> Figures:
