@@ -77,7 +77,8 @@ entries = st.lists(
 open_list = access_list_field((Entry(31, Identity("world", "anyone")),))
 access_list = st.one_of(st.just(open_list), st.just(open_list), entries.map(lambda e: access_list_field(tuple(e))))
 flags = st.sampled_from([0, 0, 0, 1, 2, 3, 4])
-created = st.one_of(own_path, st.sampled_from([f"{ROOT}/s-", f"{ROOT}/a/s-"]))
+SEQUENTIAL = (2, 3)
+below_root = st.one_of(own_path.filter(lambda name: name != ROOT), st.sampled_from([f"{ROOT}/s-", f"{ROOT}/a/s-"]))
 flag = st.sampled_from([b"\0", b"\1"])
 
 
@@ -89,8 +90,13 @@ def _encoded(value: Any) -> bytes:
     return string(value) if isinstance(value, str) else INT.pack(value) if isinstance(value, int) else value
 
 
+creations = st.one_of(
+    *[fields(below_root, data.map(data_field), access_list, flags)] * 4,
+    # a sequence of / goes on in the ZooKeeper that all stories share
+    fields(st.just(ROOT), data.map(data_field), access_list, flags.filter(lambda one: one not in SEQUENTIAL)),
+)
 changes = st.one_of(
-    st.tuples(st.sampled_from([1, 1, 15, 19]), fields(created, data.map(data_field), access_list, flags)),
+    st.tuples(st.sampled_from([1, 1, 15, 19]), creations),
     st.tuples(st.just(raw.SET_DATA), fields(own_path, data.map(data_field), version)),
     st.tuples(st.just(raw.DELETE), fields(own_path, version)),
     st.tuples(st.just(raw.CHECK), fields(path, version)),
