@@ -7,7 +7,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import confluent_kafka
@@ -227,6 +227,25 @@ class App:
                 consumer.close()
 
 
+def copy_under_kills(
+    place: Place, chance: random.Random, kills: int, after_each: Callable[[], None] = lambda: None
+) -> Ledger:
+    """Topics are written, read and mirrored meanwhile. Returns what was written to one of them."""
+    line = Line(place.west.port)
+    create_topics(line, **TOPICS)
+    line.close()
+    for mirror in place.mirrors:
+        mirror.begin()
+    ledger = Ledger(place.west.bootstrap, "orders", idempotent=True)
+    with feeding(ledger), running(Payments(place.west.bootstrap)), running(App(place.west.bootstrap)):
+        for number in range(kills):
+            place.strike(chance)
+            after_each()
+            if number == kills // 2:
+                place.copy_group("app", "early")  # stays far behind: its pair of offsets must survive all kills
+    return ledger
+
+
 LONG = [pytest.param(2, 200, marks=[pytest.mark.long, pytest.mark.timeout(5400)])]
 
 
@@ -235,17 +254,7 @@ def test_each_record_is_copied_once(tmp_path: Path, mirrors: int, kills: int) ->
     place = Place(tmp_path, mirrors)
     chance = random.Random(kills + mirrors)
     try:
-        line = Line(place.west.port)
-        create_topics(line, **TOPICS)
-        line.close()
-        for mirror in place.mirrors:
-            mirror.begin()
-        ledger = Ledger(place.west.bootstrap, "orders", idempotent=True)
-        with feeding(ledger), running(Payments(place.west.bootstrap)), running(App(place.west.bootstrap)):
-            for number in range(kills):
-                place.strike(chance)
-                if number == kills // 2:
-                    place.copy_group("app", "early")  # stays far behind: its pair of offsets must survive all kills
+        ledger = copy_under_kills(place, chance, kills)
         until(place.is_copied, place.difference, 3 * DEADLINE_S)
 
         def groups_follow() -> bool:
@@ -278,21 +287,15 @@ def test_each_record_keeps_its_offset(tmp_path: Path, mirrors: int, kills: int) 
     place = Place(tmp_path, mirrors, "--preserve-offsets")
     chance = random.Random(1000 + kills)
     found = 0
-    try:
-        line = Line(place.west.port)
-        create_topics(line, **TOPICS)
-        line.close()
-        for mirror in place.mirrors:
-            mirror.begin()
-        ledger = Ledger(place.west.bootstrap, "orders", idempotent=True)
-        with feeding(ledger), running(Payments(place.west.bootstrap)), running(App(place.west.bootstrap)):
-            for number in range(kills):
-                place.strike(chance)
-                found += place.check_offsets()
-                if number == kills // 2:
-                    place.copy_group("app", "early")
-        until(place.has_same_ends, place.difference, 3 * DEADLINE_S)
+
+    def check() -> None:
+        nonlocal found
         found += place.check_offsets()
+
+    try:
+        ledger = copy_under_kills(place, chance, kills, check)
+        until(place.has_same_ends, place.difference, 3 * DEADLINE_S)
+        check()
         assert place.is_copied()
         print(f"{kills} kills: {found} records at the offsets of their source")
         assert found >= ledger.count and all(mirror.stop() == 0 for mirror in place.mirrors)
