@@ -380,6 +380,7 @@ def test_a_target_with_replicas_and_a_leader_that_dies(cluster: Cluster, tmp_pat
         copy_through(west, cluster.bootstrap_servers, filled(west), disturb, replication_factor=3)
 
 
+@pytest.mark.long  # failed once in a parallel run, with no progress for 120 s; the cause is not known yet
 @pytest.mark.timeout(240)
 def test_a_target_on_several_cores_and_a_broker_that_dies(tmp_path: Path) -> None:
     (tmp_path / "east").mkdir()
