@@ -49,9 +49,9 @@ class StockConsumer:
     def close(self) -> None:
         self._consumer.close()
 
-    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The log start offset, and the end for this isolation level."""
-        start, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
+    def bounds(self, topic: str, partition: int, timeout_s: float = DEADLINE_S) -> tuple[int, int]:
+        """The log start offset, and the end for this isolation level. Raises KafkaException."""
+        start, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout_s)
         return start, end
 
     def first_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.client.mirror.mirror import Mirror
@@ -24,6 +25,7 @@ from tests.system.cluster.served_machine import serving
 from tests.system.mirror.audit import checkpoints
 from tests.system.mirror.conftest import QUICK, Clusters
 
+_ANSWER_S = 5.0  # librdkafka waits so long for a broker that has come back at another port, and a new consumer does not
 COMMITTED: Any = {"isolation": "read_committed"}
 WEST, EAST = "orders", "west.orders"
 
@@ -342,13 +344,16 @@ def cluster() -> Iterator[Cluster]:
 
 
 def filled(west: Broker) -> list[int]:
-    """A topic of two partitions without its first records; the starts of these."""
-    west.create_topic(WEST, partitions=2, segment_bytes=2000, retention_bytes=3000)
+    """A topic of two partitions without its first records; the starts of these. They stay: retention would move those
+    of the copy as well, half a minute after the start of its brokers."""
+    west.create_topic(WEST, partitions=2)
     for number in range(60):
         west.produce(WEST, b"%0100d" % number)
-    west.expire()
-    begun = [start for start, _ in bounds(west.bootstrap_servers, WEST, 2)]
-    assert all(begun)
+    begun = [11, 17]
+    cut = [TopicPartition(WEST, index, start) for index, start in enumerate(begun)]
+    admin = AdminClient({"bootstrap.servers": west.bootstrap_servers})  # one that nobody holds cancels it
+    for result in admin.delete_records(cut).values():
+        result.result(DEADLINE_S)
     return begun
 
 
@@ -380,7 +385,6 @@ def test_a_target_with_replicas_and_a_leader_that_dies(cluster: Cluster, tmp_pat
         copy_through(west, cluster.bootstrap_servers, filled(west), disturb, replication_factor=3)
 
 
-@pytest.mark.long  # failed once in a parallel run, with no progress for 120 s; the cause is not known yet
 @pytest.mark.timeout(240)
 def test_a_target_on_several_cores_and_a_broker_that_dies(tmp_path: Path) -> None:
     (tmp_path / "east").mkdir()
@@ -398,13 +402,13 @@ def await_copy_of(west: Broker, east: str, begun: list[int]) -> None:
     def is_same() -> bool:
         consumer = StockConsumer(east, read_committed=True)
         try:
-            ends = [consumer.bounds(EAST, index) for index in range(2)]
+            ends = [consumer.bounds(EAST, index, _ANSWER_S) for index in range(2)]
             if ends != list(zip(begun, (end for _, end in bounds(west.bootstrap_servers, WEST, 2)), strict=True)):
                 found[:] = ends
                 return False
             read = consumer.read(EAST, dict(enumerate(ends)))
             return [(one.partition, one.offset, one.timestamp, one.key, one.value) for one in read] == wanted
-        except KafkaException as fault:  # no topic, or no leader yet
+        except KafkaException as fault:  # no topic, no leader yet, or its former address
             found[:] = [fault]
             return False
         finally:
