@@ -20,7 +20,7 @@ from typing import ClassVar, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import NO_LEADER, TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.partition_state import IsrState
 from kafkalite.security.acl.acl import Entry, Resource
@@ -67,6 +67,11 @@ class PartitionRecord(NamedTuple):
     elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never elected. Kafka's controller has the state NewPartition for that."""
+        return self.leader == NO_LEADER and not self.isr
 
     @property
     def isr_state(self) -> IsrState:
@@ -252,6 +257,14 @@ class ClusterMetadata(ABC):
     @abstractmethod
     def registration_state(self) -> RegistrationState:
         """The state of this broker's registration."""
+
+    def awaits_election(self, partition: PartitionRecord) -> bool:
+        """Whether a new partition has a live replica that is not about to stop, so that its first election is at hand.
+        Clients see it after that, as in Kafka, whose controller tells brokers of nothing without a leader."""
+        if not partition.is_new:
+            return False
+        found = map(self.brokers.get, partition.replicas)
+        return any(broker is not None and not broker.stopping for broker in found)
 
     @property
     def controller_epoch(self) -> int | None:

@@ -18,7 +18,7 @@ from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.common.names import NO_LEADER
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, Change, ClusterMetadata, RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, Change, ClusterMetadata, RegistrationState, TopicRecord
 from kafkalite.replication.hosted_replicas import Topic
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
@@ -84,7 +84,7 @@ class MetadataApplier:
             if record is None or record.partitions is not topic.states or record.config != topic.overrides:
                 self.release_leadership(topic.name)
                 self._due[topic.name] = None
-        self._due.update(dict.fromkeys(name for name in topics if name not in self._replicas.by_name))
+        self._add_missing()
         self._is_due.set()
 
     async def stop(self) -> None:
@@ -94,6 +94,13 @@ class MetadataApplier:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+
+    def _add_missing(self) -> None:
+        by_name = self._replicas.by_name
+        missing = [name for name in self._metadata.topics if name not in by_name]
+        if missing:
+            self._due.update(dict.fromkeys(missing))
+            self._is_due.set()
 
     def reconcile_all(self) -> None:
         """Reconcile all topics, for instance after a change of this broker's registration."""
@@ -126,6 +133,7 @@ class MetadataApplier:
         elif change is Change.BROKERS:
             if self._replicas.roles is not None:
                 self._replicas.roles.on_brokers()
+            self._add_missing()  # the last broker that could be elected may be gone
         elif change in _OF_A_TOPIC:
             self.release_leadership(name)
             self._due[name] = None
@@ -250,6 +258,8 @@ class MetadataApplier:
             if record is None:
                 return
             known = self._replicas.by_name.get(name)
+            if known is None and self._awaits_first_election(record):
+                return
             topic = known or self._replicas.begin(record)
             if await self._link_logs(topic, effects):
                 effects = self.release_leadership(name)  # the metadata may have changed meanwhile
@@ -264,6 +274,13 @@ class MetadataApplier:
         if fault is not None:
             self._retries.call_later(_RETRY_MS, lambda: self._try_again(name))
             raise fault
+
+    def _awaits_first_election(self, record: TopicRecord) -> bool:
+        """Whether none of its partitions was elected yet, or not all of them: their states are written together, and
+        read one after another. At the start a topic may have had leaders for long, and a state that cannot be read."""
+        partitions = record.partitions.values()
+        is_begun = self._task is None and not all(one.is_new for one in partitions)
+        return not is_begun and any(map(self._metadata.awaits_election, partitions))
 
     def _try_again(self, name: str) -> None:
         """Opens logs that could not be opened, with a full disk for instance; none in a directory that has failed."""

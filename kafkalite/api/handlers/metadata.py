@@ -169,7 +169,7 @@ class MetadataApi(NamedTuple):
             except KafkaError as error:
                 # a topic that cannot be created now may exist later
                 faults[name] = _CANNOT_NOW if error.code is ErrorCode.REQUEST_TIMED_OUT else error.code
-                if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+                if error.code not in (ErrorCode.INVALID_TOPIC_EXCEPTION, _CANNOT_NOW):
                     logger.warning("topic %s could not be created on demand: %s", name, error)
         return self._answer(request, context, names, refused, faults)
 

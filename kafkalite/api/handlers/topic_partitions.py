@@ -74,7 +74,7 @@ class TopicPartitionApi(NamedTuple):
                     topics.append(_missing(name, context))
                 continue
             first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-            indexes = sorted(topic.states)
+            indexes = describer.indexes(topic)
             chosen = [index for index in indexes if index >= first][:limit]
             topics.append(
                 wire.DescribeTopicPartitionsResponseTopic(

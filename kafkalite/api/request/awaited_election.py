@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkalite.api.request.request_context import Runtime
-from kafkalite.common.names import NO_LEADER, TopicPartition
+from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata, PartitionRecord, RegistrationState
 from kafkalite.protocol.messages.produce import ProduceRequest
 from kafkalite.replication.delayed_operations import DelayedOperation
@@ -30,7 +30,7 @@ def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, 
     know to be led, or is in sync with a leader that is shutting down."""
     if state.leader == broker_id:
         return True
-    if state.leader == NO_LEADER and not state.isr:  # never elected
+    if state.is_new:
         return state.replicas[:1] == (broker_id,)
     leader = brokers.get(state.leader)
     return broker_id in state.isr and leader is not None and leader.stopping
@@ -65,8 +65,9 @@ class AwaitedElections:
         found: list[TopicPartition] = []
         for topic_data in request.topic_data:
             topic = by_name.get(topic_data.name)
-            if topic is not None and topic_data.name not in refused:
-                indexes = (data.index for data in topic_data.partition_data if data.index not in topic.partitions)
+            if topic_data.name not in refused:
+                led = topic.partitions if topic is not None else {}  # it is not there before its first election
+                indexes = (data.index for data in topic_data.partition_data if data.index not in led)
                 found += self._led_soon((topic_data.name, index) for index in indexes)
         return found if found and self._deadline_ms(found) > self._runtime.clock.monotonic_ms() else []
 

@@ -51,6 +51,7 @@ class TopicDescriber:
         self._me = broker_id
         self._reachable = frozenset(broker.broker_id for broker in brokers)
         self._alive = cluster.brokers
+        self._awaits_election = cluster.awaits_election
         self._version = version
         self._is_old = version == 0
         self._knows_listeners = version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
@@ -79,10 +80,16 @@ class TopicDescriber:
             topic_id=topic.topic_id,
             is_internal=topic.internal,
             partitions=[
-                self._partition(topic.name, index, state, led.get(index)) for index, state in topic.states.items()
+                self._partition(topic.name, index, state, led.get(index))
+                for index, state in topic.states.items()
+                if not self._awaits_election(state)
             ],
             topic_authorized_operations=operations,
         )
+
+    def indexes(self, topic: Topic) -> list[int]:
+        """The topic's partitions that clients see, in order."""
+        return sorted(index for index, state in topic.states.items() if not self._awaits_election(state))
 
     def partition(self, topic: Topic, index: int) -> wire.MetadataResponsePartition:
         """One of the topic's partitions."""

@@ -19,12 +19,10 @@ import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.record.batch import parse_header
 from tests.compatibility.clients.conftest import Confluent
 from tests.compatibility.interop.strangers import Member, Seen, Stranger, position
 from tests.support.wait import DEADLINE_S, until
-from tests.system.crash.crash_line import Line
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
@@ -62,21 +60,9 @@ def story(author: str, first: int = 0, empties: bool = True) -> list[Seen]:
 
 
 def create_topic(confluent: Confluent, stem: str, partitions: int, **config: str) -> str:
-    """Returns when each broker says that all partitions are led: some clients ask once."""
     name = f"{stem}-{uuid.uuid4().hex[:8]}"
     topic = NewTopic(name, partitions, 1, config=config)
-    admin = confluent.admin()
-    admin.create_topics([topic])[name].result(DEADLINE_S)
-    asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
-    for broker in admin.list_topics(timeout=DEADLINE_S).brokers.values():
-        line = Line(broker.port)
-
-        def is_led(line: Line = line) -> bool:
-            (found,) = line.ask(asked, 9).topics
-            return len(found.partitions) == partitions and all(each.leader_id >= 0 for each in found.partitions)
-
-        until(is_led, f"broker {broker.id} to know the leaders of {name}")
-        line.close()
+    confluent.admin().create_topics([topic])[name].result(DEADLINE_S)
     return name
 
 

@@ -139,6 +139,65 @@ def test_it_leads_what_it_is_elected_for_and_knows_the_rest(live: Callable[[Stor
     live(story)
 
 
+def new(name: str, *replicas: int) -> TopicRecord:
+    """A topic whose partitions were never elected."""
+    states = {i: PartitionRecord((one,), NO_LEADER, -1, (), -1) for i, one in enumerate(replicas)}
+    return TopicRecord(name, uuid.uuid4(), states, {})
+
+
+def test_a_topic_is_seen_with_its_first_election(live: Callable[[Story], None]) -> None:
+    async def story(broker: Life) -> None:
+        broker.cluster.put(new("t", ME, OTHER), Change.TOPIC_CREATED)
+        await broker.settled()
+        assert "t" not in broker.topics.by_name
+        with pytest.raises(KafkaError) as caught:
+            await broker.topic_admin.ensure("t", 2, {})
+        assert caught.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+        assert len(broker.cluster.brokers) == 1  # nobody can be elected for the other one
+        broker.cluster.lead("t", 0, ME)
+        await broker.settled()
+        assert list(broker.led["t"]) == [0]
+        broker.cluster.put(new("u", ME, ME), Change.TOPIC_CREATED)
+        broker.cluster.lead("u", 1, ME)
+        await broker.settled()
+        assert "u" not in broker.topics.by_name  # the state of the other one is still to be read
+        broker.cluster.lead("u", 0, ME)
+        await broker.settled()
+        assert list(broker.led["u"]) == [0, 1]
+
+    live(story)
+
+
+def test_a_state_that_is_missing_keeps_no_topic_from_its_start(cluster: InMemoryCluster, tmp_path: Path) -> None:
+    async def story() -> None:
+        await cluster.metadata(OTHER).register((), None)
+        known = record("t", ME, ME)
+        cluster.put(
+            known._replace(partitions={**known.partitions, 1: new("t", OTHER).partitions[0]}), Change.TOPIC_CREATED
+        )
+        async with life(cluster, tmp_path / "data") as broker:
+            assert list(broker.led["t"]) == [0]
+
+    asyncio.run(story())
+
+
+def test_a_topic_that_nobody_can_lead_is_seen_without_a_leader(live: Callable[[Story], None]) -> None:
+    async def story(broker: Life) -> None:
+        broker.cluster.put(new("t", OTHER), Change.TOPIC_CREATED)
+        await broker.settled()
+        assert "t" in broker.topics.by_name
+        other = broker.cluster.metadata(OTHER)
+        await other.register((), None)
+        broker.cluster.put(new("u", OTHER), Change.TOPIC_CREATED)
+        await broker.settled()
+        assert "u" not in broker.topics.by_name
+        await other.unregister()
+        await broker.settled()
+        assert "u" in broker.topics.by_name
+
+    live(story)
+
+
 def test_what_is_lost_is_let_go_of_at_once_and_whoever_waits_is_told(live: Callable[[Story], None]) -> None:
     async def story(broker: Life) -> None:
         broker.cluster.put(record("t", ME), Change.TOPIC_CREATED)

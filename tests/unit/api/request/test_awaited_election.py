@@ -60,9 +60,14 @@ def outcome(response: Any) -> tuple[int, int]:
 
 
 def await_election(broker: Broker, stopping: bool) -> None:
-    """Broker 2 leads t-0, this one is in sync, and all that it knows of the cluster is shared with others."""
+    """Broker 2 leads t-0, and this one is in sync."""
     lead(broker, "t")
     resign(broker, "t", leader=TWO)
+    share(broker, stopping)
+
+
+def share(broker: Broker, stopping: bool) -> None:
+    """All that this broker knows of the cluster is shared with others, of which broker 2 is one."""
     running: Any = broker._running
     metadata = running.metadata
     brokers = {**metadata.brokers, TWO: BrokerRecord(TWO, (), stopping=stopping)}
@@ -98,6 +103,28 @@ def test_a_produce_waits_until_this_broker_leads(tell: Callable[..., None], endi
         crowd.leave()
 
     tell(story, clock=clock)
+
+
+def test_a_produce_waits_for_the_first_election_of_a_topic(tell: Callable[..., None]) -> None:
+    """Another broker has told the client of a leader that does not know yet."""
+
+    async def story(_: Asker, broker: Broker) -> None:
+        running: Any = broker._running
+        await running.topic_admin.create("t", 1, {})
+        topic = running.replica_manager.by_name.pop("t")
+        share(broker, stopping=False)
+        record = running.metadata.topics["t"]
+        new = PartitionRecord((running.broker_id,), NO_LEADER, -1, (), -1)
+        running.metadata.topics["t"] = record._replace(partitions={0: new})
+        crowd = Crowd(broker)
+        early = produce(crowd)
+        await until(lambda: running.apis.follower_fetches.ahead)
+        running.replica_manager.add(topic)
+        running.replica_manager.on_election(topic.partitions[0])
+        assert outcome(await early) == (ErrorCode.NONE, 0)
+        crowd.leave()
+
+    tell(story, clock=ManualClock())
 
 
 @pytest.mark.parametrize("is_registered", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -13,8 +14,10 @@ from kafkalite.api.request import topic_describer
 from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.api.request.request_context import OPERATIONS_NOT_ASKED
 from kafkalite.api.request.topic_describer import EncodedTopics, TopicDescriber
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.event import Event
-from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
+from kafkalite.common.names import NO_LEADER
+from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.protocol.codec.codec import encoded
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.metadata import MetadataResponse
@@ -37,7 +40,7 @@ class World:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Topic] = {}
-        self.brokers = {ME: None, OTHER: None, UNREACHABLE: None}
+        self.brokers = {each: BrokerRecord(each, ()) for each in (ME, OTHER, UNREACHABLE)}
         self.offline: dict[tuple[str, int], str] = {}
         self.epoch = 0
         self.replica_manager: Any = SimpleNamespace(
@@ -51,11 +54,18 @@ class World:
     def describer(self, version: int) -> TopicDescriber:
         reachable = [BrokerEndpoint(each, "host", 9092, None) for each in self.brokers if each != UNREACHABLE]
         cluster: Any = SimpleNamespace(brokers=self.brokers)
+        cluster.awaits_election = partial(ClusterMetadata.awaits_election, cluster)
         return TopicDescriber(ME, reachable, cluster, self.replica_manager, version)
 
     def create(self, name: str, partitions: int) -> None:
         states = {index: PartitionRecord((ME, OTHER), ME, 0, (ME, OTHER), 0) for index in range(partitions)}
         self.by_name[name] = Topic(TopicRecord(name, UUID(int=self.next_epoch()), states, {}), None)  # type: ignore[arg-type]
+
+    def add(self, topic: Topic) -> int:
+        """A partition that was never elected; its index."""
+        index = len(topic.states)
+        topic.states = {**topic.states, index: PartitionRecord((OTHER,), NO_LEADER, -1, (), -1)}
+        return index
 
     def delete(self, name: str) -> None:
         del self.by_name[name]
@@ -89,7 +99,7 @@ class World:
             self.offline[topic.name, index] = "no disk"
 
 
-ACTIONS = ("create", "delete", "elect", "lead", "resign", "fail", "repair", "broker")
+ACTIONS = ("create", "add", "delete", "elect", "lead", "resign", "fail", "repair", "broker")
 
 
 @given(st.data())
@@ -121,20 +131,40 @@ def change(world: World, data: st.DataObject) -> None:
         if other in world.brokers:
             del world.brokers[other]
         else:
-            world.brokers[other] = None
+            world.brokers[other] = BrokerRecord(other, ())
     elif action == "repair":
         world.offline.clear()
     elif world.by_name:
         name = data.draw(st.sampled_from(sorted(world.by_name)), label="topic")
         topic = world.by_name[name]
-        if action == "delete":
-            world.delete(name)
+        if action in ("add", "delete"):
+            world.add(topic) if action == "add" else world.delete(name)
             return
         index = data.draw(st.sampled_from(sorted(topic.states)), label="partition")
         if action == "elect":
             world.elect(topic, index, data.draw(st.sampled_from([ME, OTHER, UNREACHABLE, -1]), label="leader"))
         else:
             {"lead": world.lead, "resign": world.resign, "fail": world.fail}[action](topic, index)
+
+
+def test_a_new_partition_is_seen_with_its_first_election_or_when_nobody_can_be_elected() -> None:
+    world = World()
+    world.create("t", 2)
+    topic = world.by_name["t"]
+    index = world.add(topic)
+
+    def seen() -> list[tuple[int, int]]:
+        describer = world.describer(12)
+        described = describer.topic(topic, OPERATIONS_NOT_ASKED).partitions
+        assert [each.partition_index for each in described] == describer.indexes(topic)
+        return [(each.partition_index, each.error_code) for each in described if each.partition_index > 1]
+
+    assert seen() == []
+    del world.brokers[OTHER]
+    assert seen() == [(index, ErrorCode.LEADER_NOT_AVAILABLE)]
+    world.brokers[OTHER] = BrokerRecord(OTHER, ())
+    world.elect(topic, index, OTHER)
+    assert seen() == [(index, ErrorCode.NONE)]
 
 
 def test_a_response_is_the_same_with_encoded_topics() -> None:
