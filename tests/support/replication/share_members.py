@@ -46,7 +46,7 @@ class ShareMember(threading.Thread):
             "group.id": group,
             "share.acknowledgement.mode": "explicit",
         }
-        self._consumer = ShareConsumer({**QUICK, **settings})
+        self._consumer = ShareConsumer({**QUICK, **settings}, logger=LOG)
         self._consumer.subscribe([topic])
         self.start()
 
@@ -54,6 +54,7 @@ class ShareMember(threading.Thread):
         try:
             while not self._ends.is_set():
                 self._accept([message for message in self._consumer.poll(0.1) if message.error() is None])
+            self._consumer.unsubscribe()  # else `close` may wait for ever, and the member keeps its partitions
             self._consumer.close()
         except BaseException as failure:  # for `check`
             self.failure = failure
