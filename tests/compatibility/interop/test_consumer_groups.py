@@ -30,7 +30,7 @@ def test_java_consumes_and_its_tools_describe(
     listed = {tuple(line.split()) for line in tools("GroupsCommand", "--list").splitlines()[1:]}
     assert (group, "Consumer", "consumer") in listed
     state = tools("ConsumerGroupCommand", "--describe", "--group", group, "--state", "--verbose")
-    assert re.search(rf"{group}\s+\S+ +\(0\)\s+uniform\s+Empty\s+\d+\s+\d+\s+0", state), state
+    assert re.search(rf"{group}\s+\S+ +\(\d\)\s+uniform\s+Empty\s+\d+\s+\d+\s+0", state), state
     offsets = tools("ConsumerGroupCommand", "--describe", "--group", group, "--offsets")
     assert sum(int(line.split()[3]) for line in offsets.splitlines() if line.startswith(group)) == 20, offsets
     tools("ConsumerGroupCommand", "--delete", "--group", group)
