@@ -259,8 +259,8 @@ class ClusterMetadata(ABC):
         """The state of this broker's registration."""
 
     def awaits_election(self, partition: PartitionRecord) -> bool:
-        """Whether a new partition has a live replica that is not about to stop, and so will soon be elected. Clients see
-        it after that, as in Kafka, whose controller sends brokers no partition without a leader."""
+        """Whether a new partition has a live replica that is not about to stop, and so will be elected soon. Clients
+        see it after that, as in Kafka, whose controller sends brokers no partition without a leader."""
         if not partition.is_new:
             return False
         found = map(self.brokers.get, partition.replicas)

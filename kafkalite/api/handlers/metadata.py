@@ -109,7 +109,7 @@ class MetadataApi(NamedTuple):
         names, missing = [], []
         refused: list[wire.MetadataResponseTopic] = []
         for name in dict.fromkeys(topic.name or "" for topic in request.topics):
-            is_created = creates and name not in by_name
+            is_created = creates and name not in by_name and not self._awaits_election(name)
             if not context.may(Operation.DESCRIBE, TOPIC, name) or (is_created and not context.may_create(name)):
                 refused.append(wire.MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
                 continue
@@ -121,6 +121,10 @@ class MetadataApi(NamedTuple):
         if missing:
             return self._create_and_answer(request, context, names, missing, refused)
         return self._answer(request, context, names, refused)
+
+    def _awaits_election(self, name: str) -> bool:
+        """Whether others have created the topic, and it is not shown yet."""
+        return self.cluster.is_shared and name in self.cluster.topics
 
     def _by_id(
         self, request: wire.MetadataRequest, topics: list[wire.MetadataRequestTopic], context: RequestContext
@@ -169,7 +173,7 @@ class MetadataApi(NamedTuple):
             except KafkaError as error:
                 # a topic that cannot be created now may exist later
                 faults[name] = _CANNOT_NOW if error.code is ErrorCode.REQUEST_TIMED_OUT else error.code
-                if error.code not in (ErrorCode.INVALID_TOPIC_EXCEPTION, _CANNOT_NOW):
+                if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
                     logger.warning("topic %s could not be created on demand: %s", name, error)
         return self._answer(request, context, names, refused, faults)
 

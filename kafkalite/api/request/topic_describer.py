@@ -27,9 +27,9 @@ FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 _VARIANTS_MAX = 4  # that are kept at one time
 _LONG_LIST = 100
 
-Variant = tuple[int, frozenset[int], frozenset[int]]
-"""The version of Metadata, and the ids of the brokers that the client can reach and of all live ones: with the topics
-the description depends on nothing else."""
+Variant = tuple[int, frozenset[int], frozenset[tuple[int, bool]]]
+"""The version of Metadata, the ids of the brokers that the client can reach, and those of all live ones, with whether
+they are about to stop: with the topics the description depends on nothing else."""
 
 _states, _partitions = attrgetter("states"), attrgetter("partitions")
 
@@ -57,7 +57,8 @@ class TopicDescriber:
         self._knows_listeners = version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
         self._is_offline_here = replica_manager.is_offline
         self.is_lasting = not replica_manager.hosted.offline
-        self.variant: Variant = version, self._reachable, frozenset(self._alive)
+        alive = frozenset((broker_id, broker.stopping) for broker_id, broker in self._alive.items())
+        self.variant: Variant = version, self._reachable, alive
 
     def encoded(self, topic: Topic) -> bytes:
         """As `topic`, encoded."""

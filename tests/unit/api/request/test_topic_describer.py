@@ -128,10 +128,10 @@ def change(world: World, data: st.DataObject) -> None:
         world.create(data.draw(st.sampled_from("abcdef"), label="name"), data.draw(st.integers(1, 3), label="count"))
     elif action == "broker":
         other = data.draw(st.sampled_from([OTHER, UNREACHABLE]), label="broker")
-        if other in world.brokers:
-            del world.brokers[other]
-        else:
-            world.brokers[other] = BrokerRecord(other, ())
+        present = data.draw(st.sampled_from([None, False, True]), label="stopping, None: away")
+        world.brokers.pop(other, None)
+        if present is not None:
+            world.brokers[other] = BrokerRecord(other, (), stopping=present)
     elif action == "repair":
         world.offline.clear()
     elif world.by_name:
