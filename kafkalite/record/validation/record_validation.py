@@ -59,6 +59,8 @@ def check_structure(body: Buffer, count: int) -> None:
     known = known_shapes.get((len(body), count))
     if known is not None and known.fits(body, 0):
         return
+    if count < 0:
+        raise Malformed(f"its header counts {count} records")
     data = bytes(body)
     last = len(data)
     left = count

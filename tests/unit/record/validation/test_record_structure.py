@@ -127,6 +127,11 @@ def test_a_run_of_the_first_record_breaks_in_the_last_place() -> None:
     assert not is_good(body, 41)
 
 
+def test_a_negative_count_is_malformed() -> None:
+    for _ in range(100):  # the shapes of good batches are kept now and then
+        assert is_good(b"", 0) and not is_good(b"", -1)
+
+
 @pytest.mark.parametrize("delta", [b"\x80\x00", b"\xff\xff\xff\xff\x0f", b"\xff" * 9 + b"\x01", b"\xff" * 10 + b"\x01"])
 @pytest.mark.parametrize("field", ["time", "offset"])
 def test_long_deltas_in_a_run_are_judged_as_alone(field: str, delta: bytes) -> None:
