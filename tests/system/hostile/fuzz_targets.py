@@ -222,7 +222,7 @@ def _check_records(one: memoryview) -> None:
 def _check_validation(one: memoryview, codec: int) -> None:
     """Records are checked and compressed anew one by one, or as columns where they are many: with the same outcome."""
     header = parse_header(one)
-    if header.is_control:
+    if header.is_control or header.record_count == 0:
         return  # `validate` refuses it before
 
     def outcome(columns_min: int) -> object:
