@@ -96,6 +96,7 @@ class MetadataApplier:
                 await self._task
 
     def _add_missing(self) -> None:
+        """Reconcile the topics that are not here, such as those whose first election was awaited."""
         by_name = self._replicas.by_name
         missing = [name for name in self._metadata.topics if name not in by_name]
         if missing:
