@@ -38,12 +38,13 @@ _MAY_LEAD = (RegistrationState.MEMBER, RegistrationState.DISCONNECTED)
 class Topic:
     """One topic. `states` are all of its partitions as the cluster sees them; `partitions` are the ones that this
     broker leads, or would lead if their disk had not failed, `followers` the ones that it copies from their leaders.
-    `overrides` are the topic's own settings as text; `config` follows from them. `admission` and `descriptions` are
-    kept here by the API, which makes them once per topic."""
+    `unopened` are added partitions that it was elected for and has not opened yet: no client sees them. `overrides` are
+    the topic's own settings as text; `config` follows from them. `admission` and `descriptions` are kept here by the
+    API, which makes them once per topic."""
 
     __slots__ = (
         "admission", "config", "descriptions", "followers", "internal", "name", "overrides", "partitions", "states",
-        "topic_id",
+        "topic_id", "unopened",
     )  # fmt: skip
 
     def __init__(self, record: TopicRecord, config: TopicConfig) -> None:
@@ -55,6 +56,7 @@ class Topic:
         self.states: Mapping[int, PartitionRecord] = record.partitions
         self.partitions: dict[int, Partition] = {}
         self.followers: dict[int, FollowerPartition] = {}
+        self.unopened: set[int] = set()
         self.admission: Any = None
         self.descriptions: Any = None
 
@@ -121,6 +123,7 @@ class HostedReplicas:
         if partition is not None:
             self.truncated.discard(key)
             topic.partitions[index] = partition
+            topic.unopened.discard(index)
         return partition
 
     def _lead_replicated(

@@ -213,6 +213,8 @@ class MetadataApplier:
     def _perform_now(self, topic: Topic, effects: Sequence[Effect]) -> None:
         record = self._metadata.topics.get(topic.name)
         if record is not None and record.topic_id == topic.topic_id:
+            elected = (effect.partition for effect in effects if isinstance(effect, BecomeLeader))
+            topic.unopened = {index for index in elected if _is_first_election(topic, index)}
             topic.states = record.partitions
         for effect in effects:
             self._perform(topic, effect)
@@ -322,6 +324,7 @@ class MetadataApplier:
                     if isinstance(effect, BecomeLeader):
                         partition = OfflinePartition(topic.name, effect.partition, str(error), effect.leader_epoch)
                         topic.partitions[effect.partition] = partition
+                        topic.unopened.discard(effect.partition)
                         led.append(partition)
                 opened += 1
                 if opened % _LOGS_PER_TURN == 0:
@@ -375,6 +378,12 @@ class MetadataApplier:
             self._replicas.hosted.role,
             is_deletion_ordered=self._metadata.is_deletion_ordered(name),
         )
+
+
+def _is_first_election(topic: Topic, index: int) -> bool:
+    """Whether no client has seen a partition for which this broker is elected now. `topic` has its former states."""
+    state = topic.states.get(index)
+    return state is None or state.is_new or index in topic.unopened
 
 
 def _has(kind: type[Effect], effects: Sequence[Effect]) -> bool:

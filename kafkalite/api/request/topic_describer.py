@@ -83,14 +83,18 @@ class TopicDescriber:
             partitions=[
                 self._partition(topic.name, index, state, led.get(index))
                 for index, state in topic.states.items()
-                if not self._awaits_election(state)
+                if self._is_visible(topic, index, state)
             ],
             topic_authorized_operations=operations,
         )
 
     def indexes(self, topic: Topic) -> list[int]:
         """The topic's partitions that clients see, in order."""
-        return sorted(index for index, state in topic.states.items() if not self._awaits_election(state))
+        return sorted(index for index, state in topic.states.items() if self._is_visible(topic, index, state))
+
+    def _is_visible(self, topic: Topic, index: int, state: PartitionRecord) -> bool:
+        """Whether the partition has had its first election, and is open if this broker was elected."""
+        return index not in topic.unopened and not self._awaits_election(state)
 
     def partition(self, topic: Topic, index: int) -> wire.MetadataResponsePartition:
         """One of the topic's partitions."""

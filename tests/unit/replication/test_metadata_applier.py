@@ -181,6 +181,43 @@ def test_a_state_that_is_missing_keeps_no_topic_from_its_start(cluster: InMemory
     asyncio.run(story())
 
 
+def test_an_added_partition_is_seen_when_its_leader_has_opened_it(
+    live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Life) -> None:
+        def unopened() -> set[int]:
+            return broker.topics.by_name["t"].unopened
+
+        topic = record("t", ME)
+        broker.cluster.put(topic, Change.TOPIC_CREATED)
+        await broker.settled()
+        added = record("t", ME, ME, OTHER, topic_id=topic.topic_id).partitions
+        awaited = {**added, 3: new("t", ME).partitions[0]}
+        broker.cluster.put(topic._replace(partitions=awaited), Change.PARTITIONS_ADDED)
+        assert unopened() == {1}
+        broker.cluster.lead("t", 3, ME)
+        assert unopened() == {1, 3}
+        broker.cluster.lead("t", 3, OTHER)
+        assert unopened() == {1}
+        await broker.settled()
+        assert list(broker.led["t"]) == [0, 1] and not unopened()
+
+        def refuse(*_: object) -> object:
+            raise StorageError("no room")
+
+        broker.cluster.lead("t", 2, ME)  # clients have seen it led by the other broker
+        assert not unopened()
+        with monkeypatch.context() as full:
+            full.setattr(LogManager, "create", refuse)
+            more = {**broker.cluster.topics["t"].partitions, 4: added[0]}
+            broker.cluster.put(topic._replace(partitions=more), Change.PARTITIONS_ADDED)
+            assert unopened() == {4}
+            await broker.settled()
+        assert broker.topics.by_name["t"].partitions[4].is_offline and not unopened()
+
+    live(story)
+
+
 def test_a_topic_that_nobody_can_lead_is_seen_without_a_leader(live: Callable[[Story], None]) -> None:
     async def story(broker: Life) -> None:
         broker.cluster.put(new("t", OTHER), Change.TOPIC_CREATED)

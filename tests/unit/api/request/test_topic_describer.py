@@ -78,16 +78,21 @@ class World:
     def elect(self, topic: Topic, index: int, leader: int) -> None:
         """The metadata name a leader; a broker that was the leader gives up."""
         epoch = self.next_epoch()
+        is_new = topic.states[index].is_new or index in topic.unopened
         state = topic.states[index]._replace(leader=leader, leader_epoch=epoch, isr=(leader,))
         topic.states = {**topic.states, index: state}
         led = topic.partitions.get(index)
+        topic.unopened.discard(index)
         if leader != ME:
             topic.partitions.pop(index, None)
         elif led is not None:
             led.leader_epoch = epoch
+        elif is_new:
+            topic.unopened.add(index)
 
     def lead(self, topic: Topic, index: int) -> None:
         topic.partitions[index] = LedPartition(topic.name, index, max(0, topic.states[index].leader_epoch))
+        topic.unopened.discard(index)
 
     def resign(self, topic: Topic, index: int) -> None:
         topic.partitions.pop(index, None)
@@ -165,6 +170,13 @@ def test_a_new_partition_is_seen_with_its_first_election_or_when_nobody_can_be_e
     world.brokers[OTHER] = BrokerRecord(OTHER, ())
     world.elect(topic, index, OTHER)
     assert seen() == [(index, ErrorCode.NONE)]
+    added = world.add(topic)
+    world.elect(topic, added, ME)
+    assert seen() == [(index, ErrorCode.NONE)]
+    world.lead(topic, added)
+    assert seen() == [(index, ErrorCode.NONE), (added, ErrorCode.NONE)]
+    world.resign(topic, added)
+    assert seen() == [(index, ErrorCode.NONE), (added, ErrorCode.LEADER_NOT_AVAILABLE)]
 
 
 def test_a_response_is_the_same_with_encoded_topics() -> None:
