@@ -23,6 +23,15 @@ def waiting_interval_ms(interval_ms: int, no_news_ms: int = 0) -> int:
     return min(interval_ms, max(_WAITING_MIN_MS, interval_ms // _WAITING_PART, no_news_ms))
 
 
+def remaining_ms(since_ms: int, interval_ms: int, wall_ms: int) -> int:
+    """How much of an interval is left that a record began at `since_ms`, by the clock of the coordinator of that time;
+    0 when it is over. A time to come is that of another clock, and does not count: in Kafka a group waits until then
+    for its next target, half an hour if that clock was half an hour ahead.
+    Source: GroupMetadataManager.canComputeNextTargetAssignment (4.3).
+    """
+    return since_ms + interval_ms - wall_ms if since_ms <= wall_ms < since_ms + interval_ms else 0
+
+
 class Wait(Enum):
     """Reasons for a deadline of a member. JOIN and SYNC are for members that speak the classic protocol."""
 

@@ -111,15 +111,10 @@ class GroupMember(threading.Thread):
         return sum(map(len, self._held.values()))
 
     @property
-    def held(self) -> str:
-        """Partitions and counts of records that wait for their commit, and its assignment, for a message."""
-        try:
-            assigned = [
-                (each.partition, self._consumer.position([each])[0].offset) for each in self._consumer.assignment()
-            ]
-        except (KafkaException, RuntimeError) as fault:  # it is closed
-            return repr(fault)
-        return f"{ {p: len(offsets) for p, offsets in self._held.items()} } of assigned {assigned}"
+    def held(self) -> dict[int, int]:
+        """The count of records in each partition that wait for their commit, for a message. The client is not asked
+        for its assignment: it did not always answer."""
+        return {partition: len(offsets) for partition, offsets in self._held.items()}
 
     def check(self) -> None:
         """Raises what ended the member early."""

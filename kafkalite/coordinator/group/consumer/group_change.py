@@ -30,6 +30,7 @@ from kafkalite.coordinator.group.consumer.group_tables import (
 )
 from kafkalite.coordinator.group.consumer.member import ConsumerMember, CurrentAssignment, ResolvedRegex, Subscription
 from kafkalite.coordinator.group.consumer.reconciliation import Goal, reconcile
+from kafkalite.coordinator.group.deadlines import remaining_ms
 from kafkalite.coordinator.group.partition_sets import NO_PARTITIONS, OwnedPartitions
 
 logger = logging.getLogger(__name__)
@@ -138,8 +139,7 @@ class GroupChange(Change[Step]):
         tables = self.tables
         if tables.target_epoch >= tables.group_epoch:
             return
-        interval_ms, since_ms = config.assignment_interval_ms, tables.target_timestamp_ms
-        if since_ms and interval_ms and wall_ms < since_ms + interval_ms:
+        if remaining_ms(tables.target_timestamp_ms, config.assignment_interval_ms, wall_ms):
             return
         wished = tables.preferred_assignor
         assign = ASSIGNORS[wished if wished in config.assignors else config.assignors[0]]

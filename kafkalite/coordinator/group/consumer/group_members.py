@@ -30,7 +30,7 @@ from kafkalite.coordinator.group.consumer.member import (
 )
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
-from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait, waiting_interval_ms
+from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait, remaining_ms, waiting_interval_ms
 from kafkalite.coordinator.group.group import REPORT_AFTER_MS, REVOKE, Waiting
 from kafkalite.coordinator.group.partition_sets import OwnedPartitions
 from kafkalite.coordinator.group.topics import MetadataRefresh
@@ -101,7 +101,7 @@ class WaitingMembers:
         if state is MemberState.UNRELEASED or (regex and regex not in tables.regexes):
             return waiting_interval_ms(config.heartbeat_interval_ms)
         if tables.target_epoch < tables.group_epoch and state is not MemberState.UNREVOKED:
-            no_news_ms = tables.target_timestamp_ms + config.assignment_interval_ms - wall_ms
+            no_news_ms = remaining_ms(tables.target_timestamp_ms, config.assignment_interval_ms, wall_ms)
             return waiting_interval_ms(config.heartbeat_interval_ms, no_news_ms)
         return config.heartbeat_interval_ms
 

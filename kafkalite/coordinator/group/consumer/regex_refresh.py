@@ -11,6 +11,7 @@ from enum import Enum
 
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables
+from kafkalite.coordinator.group.deadlines import remaining_ms
 
 MIN_INTERVAL_MS = 10_000  # between two runs
 
@@ -67,11 +68,11 @@ class RegexRefresh:
         an expression that no other member has."""
         if self.is_running or not tables.regex_counts:
             return False
-        if last.timestamp_ms is not None and wall_ms <= last.timestamp_ms + MIN_INTERVAL_MS:
+        if last.timestamp_ms is not None and remaining_ms(last.timestamp_ms, MIN_INTERVAL_MS, wall_ms):
             return False
         return (
             is_new
             or len(tables.regex_counts) != last.regex_count
             or self.version != topics_version
-            or (last.timestamp_ms is not None and wall_ms > last.timestamp_ms + interval_ms)
+            or (last.timestamp_ms is not None and not remaining_ms(last.timestamp_ms, interval_ms, wall_ms))
         )

@@ -19,7 +19,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import Change, HeldAnswer
 from kafkalite.coordinator.group.consumer.group_environment import GroupTotals
-from kafkalite.coordinator.group.deadlines import Wait, waiting_interval_ms
+from kafkalite.coordinator.group.deadlines import Wait, remaining_ms, waiting_interval_ms
 from kafkalite.coordinator.group.group import (
     SHARE,
     GroupDescription,
@@ -199,9 +199,8 @@ class ShareGroup(ModernGroup[Step]):
         target, or for partitions to get their state."""
         tables, interval_ms = self.tables, config.heartbeat_interval_ms
         if tables.target_epoch < tables.group_epoch:
-            return waiting_interval_ms(
-                interval_ms, tables.target_timestamp_ms + config.assignment_interval_ms - wall_ms
-            )
+            no_news_ms = remaining_ms(tables.target_timestamp_ms, config.assignment_interval_ms, wall_ms)
+            return waiting_interval_ms(interval_ms, no_news_ms)
         initializing = tables.state_partitions.initializing.values()
         is_waiting = any(each.name in subscription.topic_names for each in initializing)
         return waiting_interval_ms(interval_ms) if is_waiting else interval_ms
@@ -231,8 +230,7 @@ class ShareGroup(ModernGroup[Step]):
         tables = self.tables
         if tables.target_epoch >= tables.group_epoch:
             return
-        interval_ms, since_ms = self.config.assignment_interval_ms, tables.target_timestamp_ms
-        if since_ms and interval_ms and wall_ms < since_ms + interval_ms:
+        if remaining_ms(tables.target_timestamp_ms, self.config.assignment_interval_ms, wall_ms):
             return
         topics = self.environment.topics
         wanted = {each: topics.ids_of(member.subscription.topic_names) for each, member in tables.members.items()}

@@ -16,6 +16,7 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.changes import Change, Changes, HeldAnswer
+from kafkalite.coordinator.group.deadlines import remaining_ms
 from kafkalite.coordinator.group.share.share_tables import (
     SetStatePartitions,
     SharedPartitions,
@@ -57,8 +58,9 @@ class StatePartitionChanges:
             known: frozenset[int] = frozenset()
             if topic_id in state.initialized:
                 known = state.initialized[topic_id].partitions
-            if topic_id in state.initializing and wall_ms - state.initializing[topic_id].since_ms < retry_ms:
-                known |= state.initializing[topic_id].partitions
+            begun = state.initializing.get(topic_id)
+            if begun is not None and remaining_ms(begun.since_ms, retry_ms, wall_ms):
+                known |= begun.partitions
             wanted = frozenset(range(topics.partition_counts([topic_id])[topic_id])) - known
             if wanted:
                 missing[topic_id] = SharedPartitions(name, wanted, wall_ms)

@@ -15,7 +15,7 @@ from typing import Any
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.coordinator.group.changes import Change
-from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait
+from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait, remaining_ms
 from kafkalite.coordinator.group.streams.configured_topology import ConfiguredTopology
 from kafkalite.coordinator.group.streams.sticky_assignor import MemberSpec, assign
 from kafkalite.coordinator.group.streams.streams_environment import StreamsEnvironment, StreamsGroupConfig
@@ -117,7 +117,7 @@ class StreamsChange(Change[Step]):
         """Assign the tasks anew, none while topics are missing. False: it is too early after the last assignment."""
         tables = self.tables
         interval_ms = self._environment.config(self._group_id).assignment_interval_ms
-        if tables.target_timestamp_ms and interval_ms and now.wall_ms < tables.target_timestamp_ms + interval_ms:
+        if remaining_ms(tables.target_timestamp_ms, interval_ms, now.wall_ms):
             return False
         targets: dict[str, Tasks] = dict.fromkeys(tables.members, NO_TASKS)
         if configured.is_ready:

@@ -17,7 +17,7 @@ from kafkalite.common.clock import Clock, Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import HeldAnswer
-from kafkalite.coordinator.group.deadlines import Wait, waiting_interval_ms
+from kafkalite.coordinator.group.deadlines import Wait, remaining_ms, waiting_interval_ms
 from kafkalite.coordinator.group.group import STREAMS, GroupDescription, Identity, MemberDescription
 from kafkalite.coordinator.group.modern_group import ModernGroup
 from kafkalite.coordinator.group.offset_store import ExpirationCondition
@@ -202,9 +202,8 @@ class StreamsGroup(ModernGroup[Step]):
         if current.state is StreamsMemberState.UNRELEASED or self._is_delayed:
             return waiting_interval_ms(interval_ms)
         if tables.target_epoch < tables.group_epoch:
-            return waiting_interval_ms(
-                interval_ms, tables.target_timestamp_ms + config.assignment_interval_ms - wall_ms
-            )
+            no_news_ms = remaining_ms(tables.target_timestamp_ms, config.assignment_interval_ms, wall_ms)
+            return waiting_interval_ms(interval_ms, no_news_ms)
         return interval_ms
 
     # --- the member and the topology of a heartbeat

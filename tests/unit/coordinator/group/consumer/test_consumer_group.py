@@ -102,6 +102,16 @@ def test_a_member_is_to_ask_soon_for_a_target_that_may_not_be_made_yet():
     assert interval_ms(world.beat("m1", 2)) == 5_000  # it has to give up, whatever the next target is
 
 
+def test_a_target_of_a_time_to_come_delays_no_other():
+    """Its coordinator had another clock. Kafka waits for that time."""
+    world = World(Topics(foo=2), assignment_interval_ms=1_000).load()
+    world.join("m1", "foo")
+    world.clock.step_wall(-1_800_000)
+    assert interval_ms(world.join("m2", "foo")) == 500  # until the other gives up
+    assert world.group().tables.target_epoch == 3
+    assert interval_ms(world.join("m3", "foo")) == 1_000
+
+
 def test_a_member_is_to_ask_soon_for_the_topics_of_a_new_expression(world):
     joined = world.join("m1", topics=None, regex="f.*")
     assert interval_ms(joined) == 500
@@ -112,6 +122,10 @@ def test_a_member_is_to_ask_soon_for_the_topics_of_a_new_expression(world):
     assert interval_ms(world.join("m2", topics=None, regex="nothing")) == 500
     world.resolve()
     assert interval_ms(world.beat("m2", world.member("m2").current.epoch)) == 5_000
+    world.clock.step_wall(-1_800_000)  # the last run was of a coordinator with another clock
+    world.join("m3", topics=None, regex="b.*")
+    assert world.resolving
+    world.resolve()
 
 
 @pytest.mark.parametrize(("usual_ms", "short_ms"), ((5, 5), (50, 20), (1_000, 100)))

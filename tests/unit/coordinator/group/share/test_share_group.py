@@ -37,6 +37,8 @@ def test_a_member_that_waits_is_to_ask_again_soon(world):
     told = world.beat("m1", joined.member_epoch)
     assert told.assignment and told.heartbeat_interval_ms == 5_000
     assert world.beat("m1", told.member_epoch).heartbeat_interval_ms == 5_000
+    world.clock.step_wall(-1_800_000)  # the last target was made by a coordinator with another clock
+    assert world.beat("m2", 0, "foo").assignment
 
 
 def test_a_refused_append_is_undone(world):

@@ -142,6 +142,8 @@ def test_an_assignment_follows_another_after_the_interval(world):
     world.clock.advance(1_000)
     assert seen(world.beat("m1", 2))[1] is not None
     assert world.group().tables.target_epoch == 3
+    world.clock.step_wall(-1_800_000)  # the last one was made by a coordinator with another clock
+    assert not any(status is Status.ASSIGNMENT_DELAYED for status, _ in world.join("m3").statuses)
 
 
 def test_a_process_has_a_task_once(world):
