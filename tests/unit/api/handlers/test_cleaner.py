@@ -242,7 +242,7 @@ def test_a_real_run(tell: Callable[..., None]) -> None:
         assert (one.state, one.runs, one.dirty_bytes, one.error) == ("idle", 1, 0, None)
         assert one.last.records_read == 40 and one.first_dirty_offset == 40
 
-    tell(story, log_segment_bytes=500)
+    tell(story, log_segment_bytes=500, log_cleaner_backoff_ms=3_600_000)  # by then the cleaner would begin a run itself
 
 
 # seeing
