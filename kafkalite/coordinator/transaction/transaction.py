@@ -253,11 +253,16 @@ class Transaction:
     # --- time
 
     def abort_if_timed_out(self, now_ms: int) -> list[TransactionEffect]:
-        """Fences the producer of a transaction that is open for too long, and aborts it."""
+        """Fences the producer of a transaction that is open for too long, and aborts it. A time to come, of a
+        coordinator with another clock, becomes the present one: Kafka leaves the transaction open until then."""
         known = self.metadata
-        if self.pending is not None or known.state is not ONGOING or known.start_ms + known.timeout_ms >= now_ms:
+        if self.pending is not None or known.state is not ONGOING:
             return []
-        return self._fence(FenceStored(None), now_ms)
+        if known.start_ms > now_ms:
+            self.metadata = known._replace(start_ms=now_ms)
+        elif known.start_ms + known.timeout_ms < now_ms:
+            return self._fence(FenceStored(None), now_ms)
+        return []
 
     def begin_expiry(self, now_ms: int, expiration_ms: int) -> bool:
         """Whether the id is unused for `expiration_ms`. Then it is pending until `end_expiry`."""

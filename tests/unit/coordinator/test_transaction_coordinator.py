@@ -485,6 +485,20 @@ def test_transactions_that_are_open_for_too_long_are_aborted(world):
     assert world.ids() == (1000, 1)
 
 
+def test_a_transaction_of_a_time_to_come_is_aborted_after_its_timeout(world):
+    """Its coordinator had another clock. Kafka waits for that time."""
+    world.add(A)
+    world.restart()
+    world.clock.step_wall(-1_800_000)
+    world.coordinator.abort_timed_out()
+    world.clock.advance(TIMEOUT_MS)
+    world.coordinator.abort_timed_out()
+    assert world.state() == "Ongoing"
+    world.clock.advance(1)
+    world.coordinator.abort_timed_out()
+    assert world.state() == "CompleteAbort"
+
+
 def test_open_and_ending_transactions_are_counted(world):
     assert world.coordinator.oldest_open_ms() == 0
     for name in ("t", "u"):
