@@ -20,6 +20,7 @@ from confluent_kafka import TopicPartition
 from tests.support.replication.group_members import (
     CLASSIC,
     CONSUMER,
+    UNCOMPACTED,
     GroupMember,
     Place,
     await_all,
@@ -41,6 +42,7 @@ SETTINGS = {  # of the brokers
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "100",
+    **UNCOMPACTED,
 }
 _STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
 _ASSIGNORS = ("uniform", "range")

@@ -32,6 +32,9 @@ REFUSED = {  # for good: the member is to be assigned the partition again before
     KafkaError.STALE_MEMBER_EPOCH,
 }
 
+UNCOMPACTED = {"log.cleaner.min.compaction.lag.ms": str(1 << 40)}
+"""Of brokers, where refused commits are looked for in `stored_commits`: compaction would remove all but the latest."""
+
 Place = tuple[int, int]
 """Of a record in the topic: partition and offset."""
 

@@ -19,6 +19,7 @@ from tests.compatibility.interop.conftest import run_command
 from tests.compatibility.interop.java_members import JavaMember, java_member
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.support.replication.group_members import (
+    UNCOMPACTED,
     GroupMember,
     await_all,
     await_progress,
@@ -47,6 +48,7 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    **UNCOMPACTED,
 }
 WITH_JAVA = pytest.param(True, marks=[pytest.mark.long, pytest.mark.timeout(7200)], id="with-java")
 
