@@ -13,7 +13,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables
 from kafkalite.coordinator.group.deadlines import remaining_ms
 
-MIN_INTERVAL_MS = 10_000  # between two runs
+MIN_INTERVAL_MS = 10_000  # between two runs; like the interval of a group, it is over a millisecond later, as in Kafka
 
 
 class RegexChange(Enum):
@@ -68,11 +68,11 @@ class RegexRefresh:
         an expression that no other member has."""
         if self.is_running or not tables.regex_counts:
             return False
-        if last.timestamp_ms is not None and remaining_ms(last.timestamp_ms, MIN_INTERVAL_MS, wall_ms):
+        if last.timestamp_ms is not None and remaining_ms(last.timestamp_ms, MIN_INTERVAL_MS + 1, wall_ms):
             return False
         return (
             is_new
             or len(tables.regex_counts) != last.regex_count
             or self.version != topics_version
-            or (last.timestamp_ms is not None and not remaining_ms(last.timestamp_ms, interval_ms, wall_ms))
+            or (last.timestamp_ms is not None and not remaining_ms(last.timestamp_ms, interval_ms + 1, wall_ms))
         )

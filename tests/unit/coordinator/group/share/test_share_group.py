@@ -41,6 +41,23 @@ def test_a_member_that_waits_is_to_ask_again_soon(world):
     assert world.beat("m2", 0, "foo").assignment
 
 
+def test_states_that_began_at_a_time_to_come_are_begun_again():
+    """Their coordinator had another clock, and may be gone before it has told the share coordinator."""
+    begun = []
+
+    class Unanswered(ShareWorld):
+        def _settings(self):
+            return {"states": SimpleNamespace(initialize=lambda key, *_: begun.append(key))}
+
+    world = Unanswered(Topics(foo=2)).load()
+    epoch = world.beat("m1", 0, "foo").member_epoch
+    world.beat("m1", epoch)
+    assert len(begun) == 2
+    world.clock.step_wall(-1_800_000)
+    world.beat("m1", epoch)
+    assert len(begun) == 4
+
+
 def test_a_refused_append_is_undone(world):
     assert world.beat("m1", 0, "foo").error == ErrorCode.NONE
     world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
