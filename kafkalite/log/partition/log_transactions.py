@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from kafkalite.common.errors import StorageError
 from kafkalite.common.region import FileRegion
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.log_context import LogLocation
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.segment.segment import NEVER, Segment
@@ -54,6 +56,15 @@ class LogTransactions:
                 index.append(aborted)
                 self.last_aborted_offset = aborted.last_offset
         self._producers.end_transaction(header, marker, acknowledged=acknowledged)
+
+    def end_here(self, batch: memoryview, offset: int, replicated_offset: int, flusher: Flusher) -> None:
+        """As `end`, for a marker of this leader at the `offset` that ends the log. It stays there if the index refuses
+        its entry: then it is acknowledged as any batch is, since a follower fetches only when all of its log is."""
+        try:
+            self.end(batch, acknowledged=offset < min(flusher.flush_at, replicated_offset))
+        except StorageError:
+            flusher.on_append(offset + 1)
+            raise
 
     def reload(self, start_offset: int, end_offset: int, committed_offset: int) -> None:
         """Builds the producers' state again after a truncation to `end_offset`; markers at or past `committed_offset`

@@ -186,8 +186,7 @@ class PartitionLog:
         if trusted and (attributes & CONTROL or count != delta + 1):
             segment.tally.add_unusual(parse_header(records))
             if attributes & CONTROL:
-                acknowledged = last_offset < min(flusher.flush_at, self.replicated_offset)
-                self.transactions.end(records, acknowledged=acknowledged)
+                self.transactions.end_here(records, last_offset, self.replicated_offset, flusher)
                 producer_id = -1
         if producer_id >= 0:
             self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms, is_transactional)

@@ -12,14 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.partition.flusher import NEVER
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_creation import open_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.transaction_marker import build_marker
 from kafkalite.replication.delayed_operations import DelayedOperation
 from kafkalite.replication.follower_partition import FollowerPartition
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog, diverging_epoch
@@ -319,6 +321,25 @@ def test_a_full_disk_is_asked_again_until_it_has_room(
     assert len(caplog.messages) == 1 and "no space left" in caplog.text
     world.step(partition, now_ms=4_000)
     assert partition.end_offset == 2
+
+
+def test_a_leader_that_had_no_room_to_index_an_abort_can_follow(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(txn: AbortedTxn) -> bytes:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = world.log("follower")
+    data = build_batch([NewRecord(None, b"a")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    guard = log.producers.begin_verification(1, 0, 0)
+    log.append(memoryview(data), world.epoch, 1_000, transactional=True, guard=guard)
+    marker = build_marker(1, 0, 0, 1_000, commit=False)
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkalite.log.index.transaction_index.encode_entry", full)
+        with pytest.raises(StorageError, match="no space left"):
+            log.append(memoryview(marker), world.epoch, 1_000, trusted=True)
+    world.epoch = 2
+    world.write(b"a", b"b", b"c")
+    world.catch_up(world.follow(log))
+    assert content(log) == content(world.leader)
 
 
 def test_it_begins_with_the_high_watermark_that_the_log_has_kept(world: World) -> None:
