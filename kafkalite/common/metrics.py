@@ -12,7 +12,9 @@ Source: the Prometheus exposition format, version 0.0.4.
 
 from __future__ import annotations
 
+import math
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kafkalite.common.named_tuple import NamedTuple
@@ -132,3 +134,30 @@ def _quoted(text: str) -> str:
     if "\\" in text or '"' in text or "\n" in text:
         text = _escaped(text).replace('"', '\\"')
     return text
+
+
+_VALUES_MAX = 100  # that are kept
+
+
+class LatestValues:
+    """How often something happened, and its latest hundred values, such as durations in milliseconds. Kafka's
+    histograms keep a sample of all values; the latest ones say how it is now."""
+
+    __slots__ = ("_latest", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._latest: deque[int] = deque(maxlen=_VALUES_MAX)
+
+    def add(self, value: int) -> None:
+        self.count += 1
+        self._latest.append(value)
+
+    def average(self) -> float | None:
+        """The mean of the latest values; None if there was none."""
+        return sum(self._latest) / len(self._latest) if self._latest else None
+
+    def quantile(self, quantile: float) -> int | None:
+        """The value that this share of the latest ones does not exceed; None if there was none."""
+        ordered = sorted(self._latest)
+        return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)] if ordered else None

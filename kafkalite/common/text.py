@@ -7,8 +7,10 @@ letters in another order than they have. `printable` escapes these, `read_json` 
 
 from __future__ import annotations
 
+import base64
+import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NoReturn
 
@@ -89,3 +91,31 @@ def size_text(count_bytes: float) -> str:
         size /= 1024
         unit += 1
     return f"{size:,.0f} B" if unit == 0 else f"{size:,.1f} {_SIZE_UNITS[unit]}"
+
+
+# -- large values, a piece at a time: a text of wide characters takes four times the memory of its UTF-8, its escapes up
+# to six times that, and each step from bytes to a line holds a copy: of a record of 10 MB up to 150 MB
+
+PIECE_BYTES = 48 << 10  # a multiple of three, so that pieces of base64 follow one another
+
+
+def text_pieces(data: bytes) -> Iterator[str]:
+    """The text of UTF-8. Raises UnicodeDecodeError in the middle for other bytes."""
+    decode = codecs.getincrementaldecoder("utf-8")().decode
+    for at in range(0, len(data), PIECE_BYTES):
+        yield decode(data[at : at + PIECE_BYTES], at + PIECE_BYTES >= len(data))
+
+
+def is_text(data: bytes) -> bool:
+    """Whether the bytes are UTF-8."""
+    try:
+        for _ in text_pieces(data):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def base64_pieces(data: bytes) -> Iterator[str]:
+    for at in range(0, len(data), PIECE_BYTES):
+        yield base64.b64encode(data[at : at + PIECE_BYTES]).decode()

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.common.latest_values import LatestValues
+from kafkalite.common.metrics import LatestValues
 from kafkalite.common.names import SHARE_STATE_TOPIC, format_uuid, parse_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG, TRANSACTION_APPEND_ERROR, AppendRecords

@@ -30,7 +30,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.pieces import base64_pieces, is_text, text_pieces
+from kafkalite.common.text import base64_pieces, is_text, text_pieces
 from kafkalite.common.timestamps import DATE_MS_MAX, DATE_MS_MIN, NO_TIMESTAMP, format_timestamp
 
 _PREFIX = "base64:"

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.common.pieces import PIECE_BYTES, base64_pieces, is_text, text_pieces
-from kafkalite.common.text import printable, safe_json
+from kafkalite.common.text import PIECE_BYTES, base64_pieces, is_text, printable, safe_json, text_pieces
 from kafkalite.record.batch import NewRecord
 
 _SPACE = re.compile(r"[ \t\r\n]*")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
     from kafkalite.common.clock import Clock
-    from kafkalite.common.latest_values import LatestValues
+    from kafkalite.common.metrics import LatestValues
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord

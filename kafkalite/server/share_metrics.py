@@ -13,10 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.api.request.share_traffic import ShareTraffic
-from kafkalite.common.latest_values import LatestValues
-from kafkalite.common.metrics import COUNTER, Column, Metrics, Row
+from kafkalite.common.metrics import COUNTER, Column, LatestValues, Metrics, Row
 from kafkalite.common.names import SHARE_STATE_TOPIC
-from kafkalite.replication.share.acknowledgement import ACCEPT, REJECT, RELEASE, RENEW
+from kafkalite.replication.share.in_flight import ACCEPT, REJECT, RELEASE, RENEW
 from kafkalite.server.coordinator_metrics import add_internal_topic_metrics
 
 if TYPE_CHECKING:

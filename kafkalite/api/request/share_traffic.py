@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkalite.common.latest_values import LatestValues
+from kafkalite.common.metrics import LatestValues
 from kafkalite.protocol.messages.share_fetch import AcknowledgementBatch
 
 

@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from kafkalite.common.latest_values import LatestValues
+from kafkalite.common.metrics import LatestValues
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import NO_LEADER, TRANSACTION_STATE_TOPIC, TopicPartition, random_uuid
 from kafkalite.config.broker_config import BrokerConfig

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common.metrics import Column, Metrics, Row
+from kafkalite.common.metrics import Column, LatestValues, Metrics, Row
 from tests.support.prometheus import parse, value
 
 COLUMNS = (Column("size_bytes", "How large."), Column("reads_total", "How often."))
@@ -109,3 +109,12 @@ def test_a_metric_is_declared_once_and_well() -> None:
             metrics.gauge(name, "It.", lambda: 1)
     with pytest.raises(AssertionError):
         metrics.counter("count", "A counter's name ends in _total or _count.", lambda: 1)
+
+
+def test_the_latest_hundred_have_quantiles() -> None:
+    rounds = LatestValues()
+    assert rounds.quantile(0.5) is rounds.average() is None
+    for duration_ms in range(1, 1001):
+        rounds.add(duration_ms)
+    assert rounds.count == 1000 and rounds.average() == 950.5
+    assert [rounds.quantile(quantile) for quantile in (0.5, 0.95, 0.99, 1)] == [950, 995, 999, 1000]

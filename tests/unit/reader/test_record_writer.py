@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common import pieces
+from kafkalite.common import text as text_module
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.timestamps import DATE_MS_MAX, DATE_MS_MIN, parse_timestamp
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'arrow'")
 
 from kafkalite.reader import record_writer  # noqa: E402
-from kafkalite.reader.arrow import COLUMNS  # noqa: E402
+from kafkalite.reader.chunk_reader import COLUMNS  # noqa: E402
 from kafkalite.reader.record_writer import open_writer  # noqa: E402
 
 SCHEMA = pa.schema([pa.field(name, column.arrow) for name, column in COLUMNS.items()])
@@ -147,7 +147,7 @@ def test_a_large_record_is_written_as_a_small_one(
     rows = batch(keys, headers)
     expected = written(format_name, rows, rows.slice(2), encoding=encoding)
     monkeypatch.setattr(record_writer, "_TO_TEXT_BYTES", 5)
-    monkeypatch.setattr(pieces, "PIECE_BYTES", 3)
+    monkeypatch.setattr(text_module, "PIECE_BYTES", 3)
     assert written(format_name, rows, rows.slice(2), encoding=encoding) == expected
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common import pieces
+from kafkalite.common import text as text_module
 from kafkalite.record import json_lines
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.json_lines import Line, Shown, json_of, json_pieces, parse_json
@@ -47,7 +47,7 @@ def test_a_line_in_pieces_is_the_same(
 ) -> None:
     one = Shown("t", 2, 5, 7, key, value, headers)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (json_lines, pieces):
+        for module in (json_lines, text_module):
             patch.setattr(module, "PIECE_BYTES", 3)
         assert b"".join(json_pieces(one)) == json_of(one)
 
