@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config import setting_checks
-from kafkalite.config.group_settings import group_conflict
+from kafkalite.config.group_settings import StreamsSettings, group_conflict, share_conflict, streams_conflict
 from kafkalite.config.listeners import (
     PREFIX,
     ListenerConfig,
@@ -48,8 +48,6 @@ from kafkalite.config.settings import (
     string,
     words,
 )
-from kafkalite.config.share_settings import share_conflict
-from kafkalite.config.streams_settings import StreamsSettings, streams_conflict
 from kafkalite.config.topic_config import RECORD_VALIDATIONS, TopicConfig, of_topic, topic_conflict
 
 _DAY_MS = 86_400_000
