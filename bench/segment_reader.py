@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.report import machine
-from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import count_rows, read_split
+from kafkalite.reader.chunk_reader import COLUMNS, count_rows, read_split
 from kafkalite.reader.planning.split import Chunk, ReadReport, RowFilter
 from kafkalite.record.batch import HEADER_BYTES, NewRecord, build_batch, stamp
 from kafkalite.record.compression import CODECS

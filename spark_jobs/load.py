@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
-from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import COLUMNS
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges, plan
 from kafkalite.reader.planning.read_options import ReadOptions

@@ -21,8 +21,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from kafkalite.common.names import TopicPartition
-from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import read_as_asked
+from kafkalite.reader.chunk_reader import COLUMNS, read_as_asked
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.spark.worker_process import make_reuse_cheap

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import COLUMNS
 from spark_jobs.values.value_format import ValueFormat
 
 COMPRESSIONS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gz", "lz4": "lz4raw", "none": ""}

@@ -17,7 +17,7 @@ from kafkalite.common.output import aligned, complain, json_line, print_all
 from kafkalite.common.text import printable, size_text
 from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.record_text import FIELD_DECODERS, field_decoder, plain_decoder
-from kafkalite.log.storage.machine_directory import expanded
+from kafkalite.log.storage.file_names import expanded
 from kafkalite.protocol.internal_records import RecordDecoder
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from kafkalite.inspection.files.log_file import LogFile, rows_of_batch
 from kafkalite.inspection.files.printer import Progress
 from kafkalite.inspection.files.record_text import control_type
 from kafkalite.log.segment.segment_file import iter_headers
-from kafkalite.log.storage.file_names import LOG_STARTS
-from kafkalite.log.storage.machine_directory import expanded
+from kafkalite.log.storage.file_names import LOG_STARTS, expanded
 from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.transaction_marker import ABORT, COMMIT
 

@@ -20,9 +20,8 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.reader.planning.bounds import Bounds, DataDirectories, find_bounds, resolve
 from kafkalite.reader.planning.discovery import wanted_partitions
 from kafkalite.reader.planning.read_options import Limit, ReadOptions
-from kafkalite.reader.planning.split import Split
+from kafkalite.reader.planning.split import Split, overlapping
 from kafkalite.reader.planning.splits import PartitionPlan, divide, find_spans
-from kafkalite.reader.planning.transactions import overlapping
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.timestamps import timestamp_of
-from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import read_as_asked
+from kafkalite.reader.chunk_reader import COLUMNS, read_as_asked
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.reader.planning.read_options import Comparison, is_exact, narrow

@@ -122,7 +122,7 @@ class KafkaliteReader(DataSourceReader):
     def _arrow_schema(self) -> Any:
         import pyarrow as pa
 
-        from kafkalite.reader.arrow import COLUMNS
+        from kafkalite.reader.chunk_reader import COLUMNS
 
         return pa.schema([pa.field(name, COLUMNS[name].arrow, nullable) for name, nullable in self.columns])
 

@@ -31,8 +31,7 @@ from kafkalite.common.errors import StorageError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.common.text import read_json
-from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import read_as_asked
+from kafkalite.reader.chunk_reader import COLUMNS, read_as_asked
 from kafkalite.reader.plan import OffsetRange, current_offsets, offset_ranges, plan_ranges
 from kafkalite.reader.planning.discovery import directories
 from kafkalite.reader.planning.read_options import At, ReadOptions

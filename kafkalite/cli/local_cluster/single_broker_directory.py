@@ -15,8 +15,8 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.storage import file_names
+from kafkalite.log.storage.file_names import ZOOKEEPER, broker_directories, broker_directory, is_used
 from kafkalite.log.storage.files import Files
-from kafkalite.log.storage.machine_directory import ZOOKEEPER, broker_directories, broker_directory, is_used
 from kafkalite.zk.cluster.standalone_migration import JournalMigration
 
 _PARTITION = re.compile(r".+-[0-9]+(\.[0-9a-f]{32}-(delete|future|stray))?\Z")

@@ -25,7 +25,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.tls import TlsSettings, key_store_of, server_context
 from kafkalite.inspection.doctor.exposure import Endpoint, Finding, exposures, host_of
-from kafkalite.log.storage.machine_directory import expanded
+from kafkalite.log.storage.file_names import expanded
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.sasl import SaslHandshakeRequest
 

@@ -1,7 +1,7 @@
 """The sealed segments of another broker's log on the same disk, taken over by links instead of copied over the network.
 
-A reassignment between brokers of one machine (`machine_directory`) adds a follower whose leader's files lie beside its
-own. The leader rolls; the follower then links every sealed segment into its new directory, copies the small files
+A reassignment between brokers of one machine (`log/storage/file_names`) adds a follower whose leader's files lie beside
+its own. The leader rolls; the follower then links every sealed segment into its new directory, copies the small files
 around them, and begins an empty segment behind. The rest, of the moment since the roll, it fetches. When the leader
 drops its replica, its names go, and the bytes have not moved.
 
@@ -26,8 +26,8 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.log.directories.meta_properties import read_meta_properties
 from kafkalite.log.storage import file_names
 from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries, read_topic_id
+from kafkalite.log.storage.file_names import broker_directory
 from kafkalite.log.storage.files import Files
-from kafkalite.log.storage.machine_directory import broker_directory
 
 logger = logging.getLogger(__name__)
 

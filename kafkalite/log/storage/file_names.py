@@ -1,4 +1,4 @@
-"""Names of the files and directories of a log, and the listing of the segments in a directory.
+"""Names of the files and directories of a log, of the directories of several brokers, and the segments in a directory.
 
     orders-0/                          one directory per partition
     00000000000000000042.log           .index .timeindex .txnindex: one set per segment, named by its first offset
@@ -8,6 +8,12 @@
     orders-0.<32 hex digits>-stray/    a partition of no known topic, kept for the operator
     orders-0.<32 hex digits>-future/   a partition that is being copied here from another directory
 
+The data directories of several brokers of one machine lie in one, as `kafkalite serve --cores` and `-n` lay it out.
+Readers and inspections take that as one path, which stands for the directories of its brokers:
+
+    broker0/        the data directory of a broker, by its id: meta.properties and partitions
+    zookeeper/      the data of a ZooKeeper of our own
+
 Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names), LogLoader.
 """
 
@@ -16,7 +22,9 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from collections.abc import Iterable
 
+from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 
@@ -158,3 +166,49 @@ def list_segment_files(directory: str) -> SegmentFiles:
     for named in offsets.values():
         named.sort()
     return SegmentFiles(dict(sorted(sizes.items())), offsets, temporary)
+
+
+ZOOKEEPER = "zookeeper"
+"""The name of the directory of a ZooKeeper of our own. It has no dash, as that of a partition has."""
+_BROKER = re.compile(r"broker(0|[1-9][0-9]{0,9})\Z")
+
+
+def broker_directory(directory: str, broker_id: int) -> str:
+    return os.path.join(directory, f"broker{broker_id}")
+
+
+def broker_directories(directory: str) -> dict[int, str]:
+    """The directories of brokers by id, ascending, as far as a broker has used them. Empty where there is none, and
+    for a directory that cannot be read."""
+    try:
+        found = sorted(int(match[1]) for match in map(_BROKER.match, os.listdir(directory)) if match is not None)
+    except OSError:
+        return {}
+    paths = {broker_id: broker_directory(directory, broker_id) for broker_id in found}
+    return {broker_id: path for broker_id, path in paths.items() if is_used(path)}
+
+
+def is_used(directory: str) -> bool:
+    """Whether a broker, kafkalite or Apache Kafka, has its data here."""
+    return os.path.exists(os.path.join(directory, META_PROPERTIES))
+
+
+def check_is_not_of_several(directory: str) -> None:
+    """Raises ConfigError when a single broker is given the directory of several, whose topics it would not have."""
+    several = broker_directories(directory)
+    if several and not is_used(directory):
+        raise ConfigError(
+            f"{directory} holds the data of several brokers, such as broker{next(iter(several))}: start them with -n "
+            "or --cores, or give a single broker another --data-dir (log.dirs)"
+        )
+
+
+def expanded(paths: Iterable[str]) -> tuple[str, ...]:
+    """The paths, with that of several brokers replaced by those of its brokers."""
+    return tuple(one for path in paths for one in _of_one(path))
+
+
+def _of_one(path: str) -> tuple[str, ...]:
+    if is_used(path):
+        return (path,)
+    return tuple(broker_directories(path).values()) or (path,)

@@ -11,17 +11,17 @@ Where headers are read first, those that make rows or leave a batch out are not 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from kafkalite.common.errors import Malformed
+from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.reader.chunks.chunk_file import ChunkFile, FileGone, behind_corrupt, header_at
 from kafkalite.reader.chunks.rows import Entry, Rows, decode_entries, has_right_crc, rows_of, scan_entries
 from kafkalite.reader.planning.split import HIGHEST, Chunk, Loss, ReadReport, ReadSettings
-from kafkalite.reader.planning.transactions import is_aborted
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, MAGIC_AT, BatchHeader, parse_header
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL, BatchHeader, parse_header
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags, OldFormat, scan_until_fault
 from kafkalite.record.columns.record_columns import CorruptBatch, Fields, decode_rows
@@ -70,7 +70,7 @@ class BatchChoice:
             latest = batches.column("max_timestamp")
             kept &= (latest >= self._earliest) & ~(batches.is_log_append_time & (latest > self._latest))
         if self.chunk.aborted:
-            kept &= ~is_aborted(batches, self.chunk.aborted)
+            kept &= ~_is_aborted(batches, self.chunk.aborted)
         return np.flatnonzero(kept)
 
     def may_have(self, header: BatchHeader) -> bool:
@@ -406,3 +406,14 @@ class ChunkRows:
 
     def _changed(self) -> FileGone:
         return FileGone(f"{self._chunk.path} was changed by compaction or recovery after planning; run the query again")
+
+
+def _is_aborted(batches: Batches, aborted: Iterable[AbortedTxn]) -> Flags:
+    """A flag for each batch: whether it belongs to one of these transactions."""
+    flags: Flags = np.zeros(len(batches), np.bool_)
+    producer_ids, offsets = batches.column("producer_id"), batches.base_offset
+    transactional = (batches.heads["attributes"] & TRANSACTIONAL) != 0
+    for txn in aborted:
+        first, end = np.searchsorted(offsets, [txn.first_offset, txn.last_offset]).tolist()
+        flags[first:end] |= transactional[first:end] & (producer_ids[first:end] == txn.producer_id)
+    return flags

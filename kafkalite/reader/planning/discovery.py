@@ -1,6 +1,6 @@
 """Partitions of one or several data directories, those of them that a read asks for, and the segments of each.
 
-The directory of a machine with several brokers (`machine_directory`) stands for those of its brokers. A live
+The directory of a machine with several brokers (`log/storage/file_names`) stands for those of its brokers. A live
 partition's directory is `topic-partition`; a deleted log, an unfinished copy or a stray has a suffix behind it and does
 not count. KRaft's metadata log is no topic unless it is asked for by name; internal topics are left out of a pattern,
 as Spark's source does.
@@ -26,10 +26,10 @@ from kafkalite.log.storage.file_names import (
     LOG,
     SWAP,
     SegmentFiles,
+    expanded,
     list_segment_files,
     parse_partition_directory,
 )
-from kafkalite.log.storage.machine_directory import expanded
 from kafkalite.reader.planning.read_options import Limit, ReadOptions
 
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))

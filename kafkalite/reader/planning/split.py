@@ -9,6 +9,7 @@ Planning prunes segments by the row filter, the reader prunes batches and then r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkalite.common.named_tuple import NamedTuple
@@ -58,6 +59,11 @@ class Chunk(NamedTuple):
 
 Split = tuple[Chunk, ...]
 """Chunks that one task reads in this order. Those of one partition are neighbours and ascend by offset."""
+
+
+def overlapping(aborted: Iterable[AbortedTxn], start: int, end: int) -> tuple[AbortedTxn, ...]:
+    """The transactions with records in the offsets from `start` to before `end`."""
+    return tuple(txn for txn in aborted if txn.first_offset < end and txn.last_offset >= start)
 
 
 BATCH_BYTES = 64 << 20

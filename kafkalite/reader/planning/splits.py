@@ -28,8 +28,7 @@ from kafkalite.log.segment.segment_file import Place, SegmentFile
 from kafkalite.log.storage.file_names import LOG, segment_stem
 from kafkalite.reader.planning.bounds import SegmentRange, earlier_up_to
 from kafkalite.reader.planning.discovery import list_segments
-from kafkalite.reader.planning.split import LOWEST, Chunk, RowFilter, Split
-from kafkalite.reader.planning.transactions import overlapping
+from kafkalite.reader.planning.split import LOWEST, Chunk, RowFilter, Split, overlapping
 
 _OPEN_BYTES = 64 << 10  # read in the time that it takes to open a file: 40 us
 _SNAP = 8  # a cut moves to the border of a segment if that is within this part of a split

@@ -237,8 +237,7 @@ def test_committed_records_only(spark: Callable[[str], Spark], broker: Any) -> N
 def committed_by_files(data_dir: Path, topic: str) -> list[tuple[int, int, bytes | None]]:
     """The committed records as kafkalite's own data source reads them from the files of the broker."""
     pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
-    from kafkalite.reader.arrow import COLUMNS
-    from kafkalite.reader.chunk_reader import read_split
+    from kafkalite.reader.chunk_reader import COLUMNS, read_split
     from kafkalite.reader.options import parse_options
     from kafkalite.reader.plan import plan
 

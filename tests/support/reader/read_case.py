@@ -15,8 +15,7 @@ import pyarrow as pa
 
 import kafkalite
 from kafkalite.common.errors import ConfigError
-from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import count_rows, read_split
+from kafkalite.reader.chunk_reader import COLUMNS, count_rows, read_split
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.reader.planning.split import EVERY_ROW, ReadReport, ReadSettings, RowFilter, Split

@@ -21,7 +21,7 @@ BATCH_BYTES = 32 << 20
 READ = """
 import gzip, sys, lz4.frame, zstandard
 import pyarrow as pa
-from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import COLUMNS
 from kafkalite.reader.chunk_reader import read_split
 from kafkalite.reader.planning.split import ReadSettings
 from kafkalite.reader.planning.split import Chunk

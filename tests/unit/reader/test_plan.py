@@ -33,8 +33,7 @@ def splits_of(topics: Any, split_bytes: int = 1 << 20, **options: str) -> list[S
 
 
 def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
-    from kafkalite.reader.arrow import COLUMNS
-    from kafkalite.reader.chunk_reader import read_chunk
+    from kafkalite.reader.chunk_reader import COLUMNS, read_chunk
     from kafkalite.reader.planning.split import ReadSettings
 
     found = []

@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow.parquet")
 
 import pyarrow.parquet as parquet
 
-from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import COLUMNS
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from spark_jobs.load_task import Loaded, LoadTask, Written, together, write_split
@@ -112,7 +112,7 @@ def test_parts_without_a_time_do_not_count_for_the_first_and_the_last() -> None:
 
 TASK = """
 import sys
-from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import COLUMNS
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from spark_jobs.load_task import LoadTask, write_split

@@ -95,7 +95,7 @@ def write(parts: list[bytes]) -> Path:
 
 
 def schema_of(*names: str) -> Any:
-    from kafkalite.reader.arrow import COLUMNS
+    from kafkalite.reader.chunk_reader import COLUMNS
 
     return pa.schema([(name, COLUMNS[name].arrow) for name in names or COLUMNS])
 

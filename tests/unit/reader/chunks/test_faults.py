@@ -35,8 +35,7 @@ def write(path: Path, parts: list[bytes]) -> Path:
 
 
 def offsets(chunks: list[Any], how: ReadSettings, report: ReadReport, *names: str) -> list[int]:
-    from kafkalite.reader.arrow import COLUMNS
-    from kafkalite.reader.chunk_reader import read_split
+    from kafkalite.reader.chunk_reader import COLUMNS, read_split
 
     schema = pa.schema([(name, COLUMNS[name].arrow) for name in ("offset", *(names or ("value",)))])
     return [row["offset"] for batch in read_split(chunks, schema, how, report) for row in batch.to_pylist()]
@@ -218,8 +217,7 @@ def test_a_file_that_is_cut_gives_the_whole_batches_in_front(log: Path, how: Rea
 
 
 def test_files_of_a_split_stay_open_once_it_is_begun(tmp_path: Path) -> None:
-    from kafkalite.reader.arrow import COLUMNS
-    from kafkalite.reader.chunk_reader import read_split
+    from kafkalite.reader.chunk_reader import COLUMNS, read_split
 
     chunks = []
     for i in range(4):

@@ -23,8 +23,7 @@ def rows(count: int, size: int = 10, time: int = 0) -> list[NewRecord]:
 
 
 def read(splits: list[Split]) -> list[tuple[str, int, int]]:
-    from kafkalite.reader.arrow import COLUMNS
-    from kafkalite.reader.chunk_reader import read_split
+    from kafkalite.reader.chunk_reader import COLUMNS, read_split
 
     schema = pa.schema([(name, COLUMNS[name].arrow) for name in ("topic", "partition", "offset", "value")])
     found = []
