@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group.classic.classic_group import ClassicGroup
     from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
+    from kafkalite.coordinator.group.consumer.group_change import DowngradeGroup, ResolveRegexes
     from kafkalite.coordinator.group.consumer.group_description import ConsumerGroupDescription
-    from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup, ResolveRegexes
     from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
     from kafkalite.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, HeartbeatResult
     from kafkalite.coordinator.group.consumer.member import ResolvedRegex
@@ -157,7 +157,7 @@ class ConsumerGroups:
     def perform(self, group: Group, effect: ResolveRegexes | DowngradeGroup) -> None:
         """Perform an effect that only consumer groups have."""
         from kafkalite.coordinator.group.consumer.consumer_group import ConsumerGroup
-        from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup
+        from kafkalite.coordinator.group.consumer.group_change import DowngradeGroup
 
         assert isinstance(group, ConsumerGroup)
         if isinstance(effect, DowngradeGroup):

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from kafkalite.coordinator.group.consumer.metadata_hash import group_hash, topic_hash
+from kafkalite.coordinator.group.topics import group_hash, topic_hash
 from kafkalite.metadata.cluster_metadata import BrokerRecord, Change, Listener, TopicRecord
 
 _TOPIC_CHANGES = frozenset(

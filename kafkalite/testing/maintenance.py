@@ -261,7 +261,7 @@ def _describe_share_group(group: ShareGroup) -> GroupDescription:
 
 
 def _describe_streams_group(group: StreamsGroup, offsets: dict[TopicPartition, int]) -> GroupDescription:
-    from kafkalite.coordinator.group.streams.endpoints import input_partitions
+    from kafkalite.coordinator.group.streams.endpoint_map import input_partitions
 
     tables = group.tables
     configured = group.topology_state.configured

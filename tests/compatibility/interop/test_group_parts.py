@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.common.linear_regex import LinearRegex
 from kafkalite.coordinator.group.consumer.assignors import assign_range, assign_uniform
-from kafkalite.coordinator.group.consumer.metadata_hash import topic_hash
+from kafkalite.coordinator.group.topics import topic_hash
 from tests.compatibility.interop.java_verdicts import group_parts
 from tests.support.drawn_groups import assignment_of_json, drawn_group, group_as_json, sizes_and_moves
 from tests.support.drawn_patterns import DrawnPattern

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.common.errors import KafkaError
 from kafkalite.coordinator.group.streams.configured_topology import configure
-from kafkalite.coordinator.group.streams.endpoints import input_partitions
+from kafkalite.coordinator.group.streams.endpoint_map import input_partitions
 from kafkalite.coordinator.group.streams.sticky_assignor import assign
 from tests.compatibility.interop.java_verdicts import streams_parts
 from tests.support.drawn_streams import (

@@ -16,7 +16,7 @@ from uuid import UUID
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.coordinator.group.changes import HeldAnswer
-from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup
+from kafkalite.coordinator.group.consumer.group_change import DowngradeGroup
 from kafkalite.coordinator.group.consumer.member import ClassicMember, ConsumerMember, MemberState, Subscription
 from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
 from kafkalite.coordinator.group.deadlines import Wait

@@ -16,9 +16,8 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import HeldAnswer
 from kafkalite.coordinator.group.consumer.classic_members import ClassicMembers
-from kafkalite.coordinator.group.consumer.group_change import GroupChange
+from kafkalite.coordinator.group.consumer.group_change import GroupChange, ResolveRegexes
 from kafkalite.coordinator.group.consumer.group_description import state_of
-from kafkalite.coordinator.group.consumer.group_effects import ResolveRegexes
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_members import REPORT_TIMER, GroupMembers, PendingAppend
 from kafkalite.coordinator.group.consumer.group_tables import FIRST_EPOCH, SetCurrent

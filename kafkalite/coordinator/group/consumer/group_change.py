@@ -9,12 +9,13 @@ maybeUpdateTargetAssignment, maybeReconcile, consumerGroupFenceMembers; 4.3), mo
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.coordinator.group.changes import Change
+from kafkalite.common.named_tuple import NamedTuple
+from kafkalite.coordinator.group.changes import Change, HeldAnswer
 from kafkalite.coordinator.group.consumer.assignors import ASSIGNORS, AssignorFailure, GroupSpec, MemberSpec
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import (
@@ -203,3 +204,21 @@ class GroupChange(Change[Step]):
             return None
         self.make(SetCurrent(member_id, current))
         return current
+
+
+class ResolveRegexes(NamedTuple):
+    """Match these expressions; `may_describe` is the right of the member whose heartbeat asks for it."""
+
+    regexes: frozenset[str]
+    may_describe: Callable[[str], bool] | None
+
+
+class DowngradeGroup(NamedTuple):
+    """Make the group a classic one, without the `leaving` members, in this generation. `change` is what the last
+    request has changed before. `reason`: the members must join again at once; None: they keep their assignment."""
+
+    leaving: frozenset[str]
+    generation_id: int
+    reason: str | None
+    change: GroupChange
+    answers: Sequence[HeldAnswer]

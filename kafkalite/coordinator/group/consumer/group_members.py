@@ -16,8 +16,7 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.changes import RETRY_MS, HeldAnswer
-from kafkalite.coordinator.group.consumer.group_change import GroupChange
-from kafkalite.coordinator.group.consumer.group_effects import DowngradeGroup
+from kafkalite.coordinator.group.consumer.group_change import DowngradeGroup, GroupChange
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables, SetRegex
 from kafkalite.coordinator.group.consumer.member import (

@@ -22,7 +22,9 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import java_hash_order
 from kafkalite.common.text import java_order
+from kafkalite.coordinator.group.streams.streams_tables import StreamsGroupTables
 from kafkalite.coordinator.group.streams.topology import UNDECIDED, InternalTopic, Subtopology, Topology
+from kafkalite.coordinator.group.topics import MetadataRefresh, Topics
 
 TASKS_MAX = 100_000
 """More would keep the broker busy for seconds."""
@@ -272,3 +274,31 @@ def _missing_topics(
 def _summary(names: list[str]) -> str:
     more = len(names) - _NAMES_SHOWN_MAX
     return ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" and {more} additional topics" if more > 0 else "")
+
+
+class TopologyState:
+    """The topology of one group as the topics of the cluster allow it now. It is not stored, but computed for another
+    topology, and when the topics that it needs have changed. `configured` is None before the first heartbeat since the
+    group was loaded. Source: StreamsGroup (configuredTopology, metadataRefreshDeadline; 4.3)."""
+
+    __slots__ = ("_metadata_hash", "_topics", "_topology", "configured", "refresh")
+
+    def __init__(self, topics: Topics) -> None:
+        self.configured: ConfiguredTopology | None = None
+        self.refresh = MetadataRefresh(topics)
+        self._topics = topics
+        self._topology: Topology | None = None  # the one that is configured, with the hash of its topics
+        self._metadata_hash = 0
+
+    def update(self, tables: StreamsGroupTables, topology: Topology) -> tuple[ConfiguredTopology, int]:
+        """The topology as the topics allow it, and their hash. Raises KafkaError(STREAMS_INVALID_TOPOLOGY) if it does
+        not say how many partitions a topic has."""
+        names, configured = tables.subscribed_topics, self.configured
+        is_other = configured is None or self._topology is not topology
+        metadata_hash = tables.metadata.metadata_hash
+        if is_other or self.refresh.is_due(tables):
+            metadata_hash = self._topics.hash_of(names)
+        if configured is None or is_other or metadata_hash != self._metadata_hash:
+            configured = configure(topology, self._topics.partition_counts_by_name(names))
+            self.configured, self._topology, self._metadata_hash = configured, topology, metadata_hash
+        return configured, metadata_hash

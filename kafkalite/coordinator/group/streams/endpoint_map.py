@@ -2,15 +2,15 @@
 
 The epoch of the map grows with each change of it, and a client that knows another gets the whole map. It is not stored.
 Source: org.apache.kafka.coordinator.group.streams.StreamsGroup (buildEndpointToPartitions, endpointInformationEpoch;
-4.3).
+4.3), topics.EndpointToPartitionsManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from kafkalite.coordinator.group.streams.configured_topology import ConfiguredTopology
-from kafkalite.coordinator.group.streams.endpoints import input_partitions
+from kafkalite.common.text import java_order
+from kafkalite.coordinator.group.streams.configured_topology import ConfiguredSubtopology, ConfiguredTopology
 from kafkalite.coordinator.group.streams.streams_heartbeat import EndpointPartitions
 from kafkalite.coordinator.group.streams.streams_member import StreamsMember
 from kafkalite.coordinator.group.streams.tasks import AssignedTasks
@@ -57,3 +57,22 @@ class EndpointMap:
         )
         self._known[member.member_id] = assigned, configured, row
         return row
+
+
+def input_partitions(
+    tasks: Mapping[str, Collection[int]],
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    partition_counts: Mapping[str, int],
+) -> list[tuple[str, list[int]]]:
+    """The partitions of each input topic that the tasks read, of a subtopology and a topic after the other.
+
+    They are for interactive queries: each client learns who has which state. A topic with fewer partitions than the
+    subtopology has tasks here gets as many of the lowest, as in Kafka; topics that do not exist any more are left out.
+    """
+    rows = []
+    for key, partitions in tasks.items():
+        lowest = sorted(partitions)
+        for topic in sorted(set(subtopologies[key].input_topics), key=java_order):
+            if (count := partition_counts.get(topic)) is not None:
+                rows.append((topic, lowest[:count]))
+    return rows

@@ -16,7 +16,7 @@ from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.coordinator.group.changes import Change
 from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait, remaining_ms
-from kafkalite.coordinator.group.streams.configured_topology import ConfiguredTopology
+from kafkalite.coordinator.group.streams.configured_topology import ConfiguredTopology, TopologyState
 from kafkalite.coordinator.group.streams.sticky_assignor import MemberSpec, assign
 from kafkalite.coordinator.group.streams.streams_environment import StreamsEnvironment, StreamsGroupConfig
 from kafkalite.coordinator.group.streams.streams_member import CurrentTasks, StreamsMemberState, StreamsMetadata
@@ -35,7 +35,6 @@ from kafkalite.coordinator.group.streams.streams_tables import (
 from kafkalite.coordinator.group.streams.task_reconciliation import TaskGoal, reconcile
 from kafkalite.coordinator.group.streams.tasks import NO_TASKS, Tasks
 from kafkalite.coordinator.group.streams.topology import Topology, check_consistency
-from kafkalite.coordinator.group.streams.topology_state import TopologyState
 
 logger = logging.getLogger(__name__)
 

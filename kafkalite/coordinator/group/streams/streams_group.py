@@ -21,7 +21,7 @@ from kafkalite.coordinator.group.deadlines import Wait, remaining_ms, waiting_in
 from kafkalite.coordinator.group.group import STREAMS, GroupDescription, Identity, MemberDescription
 from kafkalite.coordinator.group.modern_group import ModernGroup
 from kafkalite.coordinator.group.offset_store import ExpirationCondition
-from kafkalite.coordinator.group.streams.configured_topology import ConfiguredTopology, Fault, Status
+from kafkalite.coordinator.group.streams.configured_topology import ConfiguredTopology, Fault, Status, TopologyState
 from kafkalite.coordinator.group.streams.endpoint_map import EndpointMap
 from kafkalite.coordinator.group.streams.streams_change import StreamsChange, assignment_configs
 from kafkalite.coordinator.group.streams.streams_environment import StreamsEnvironment, StreamsGroupConfig
@@ -43,7 +43,6 @@ from kafkalite.coordinator.group.streams.streams_tables import (
 )
 from kafkalite.coordinator.group.streams.tasks import NO_TASKS
 from kafkalite.coordinator.group.streams.topology import Topology
-from kafkalite.coordinator.group.streams.topology_state import TopologyState
 from kafkalite.coordinator.runtime.effects import Answer, CancelTimer, Records, SetTimer, Waiter
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,7 @@ from kafkalite.coordinator.group.streams.streams_member import (
     StreamsMember,
     StreamsMetadata,
 )
-from kafkalite.coordinator.group.streams.task_processes import TaskProcesses
-from kafkalite.coordinator.group.streams.tasks import NO_TASKS, Tasks
+from kafkalite.coordinator.group.streams.tasks import NO_TASKS, TaskProcesses, Tasks
 from kafkalite.coordinator.group.streams.topology import Topology
 
 FIRST_EPOCH = 1  # of a group and of its target before any member

@@ -12,8 +12,7 @@ from __future__ import annotations
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.group.streams.streams_member import CurrentTasks, StreamsMemberState
-from kafkalite.coordinator.group.streams.task_processes import TaskProcesses
-from kafkalite.coordinator.group.streams.tasks import AssignedTasks, Tasks, split, with_epochs
+from kafkalite.coordinator.group.streams.tasks import AssignedTasks, TaskProcesses, Tasks, split, with_epochs
 
 _UNKNOWN_STATE = "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
 

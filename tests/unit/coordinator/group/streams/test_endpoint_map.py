@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.coordinator.group.streams.configured_topology import ConfiguredSubtopology
-from kafkalite.coordinator.group.streams.endpoints import input_partitions
+from kafkalite.coordinator.group.streams.endpoint_map import input_partitions
 from kafkalite.coordinator.group.streams.topology import InternalTopic
 
 SUBTOPOLOGIES = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordinator.group.consumer.metadata_hash import group_hash, topic_hash
+from kafkalite.coordinator.group.topics import group_hash, topic_hash
 from tests.support.places import ROOT
 
 GROUPS: list[dict[str, Any]] = json.loads((ROOT / "tests" / "golden" / "groups" / "hashes.json").read_text())
