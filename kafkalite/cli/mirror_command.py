@@ -113,7 +113,7 @@ def _check_target(settings: MirrorSettings) -> None:
 
 
 async def _serve(mirror: Mirror, options: argparse.Namespace) -> None:
-    from kafkalite.client.mirror.mirror_metrics import health, mirror_metrics
+    from kafkalite.client.mirror.flow_status import health, mirror_metrics
     from kafkalite.common.metrics import CONTENT_TYPE
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
 

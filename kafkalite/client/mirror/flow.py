@@ -19,8 +19,7 @@ from kafkalite.client.cluster_client import ClusterClient, Retries, WriteFailed
 from kafkalite.client.group_member import GroupMember, Share
 from kafkalite.client.log_offsets import LogOffsets
 from kafkalite.client.mirror.copied_partition import CopiedPartition
-from kafkalite.client.mirror.copier import Copier
-from kafkalite.client.mirror.copies import Copies
+from kafkalite.client.mirror.copier import Copier, Copies
 from kafkalite.client.mirror.flow_status import FlowStatus
 from kafkalite.client.mirror.naming import offset_syncs_of
 from kafkalite.client.mirror.open_transaction import OpenTransaction

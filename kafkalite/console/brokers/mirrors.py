@@ -2,7 +2,7 @@
 
 The processes are polled when a page asks, all at the same time, and not again within two seconds. The rates of a source
 are those between two polls. A process that does not answer is a row with the reason.
-Source: `client/mirror/mirror_metrics`; the Prometheus exposition format, version 0.0.4.
+Source: `client/mirror/flow_status`; the Prometheus exposition format, version 0.0.4.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.client.mirror.copied_partition import CopiedPartition, Counts
-from kafkalite.client.mirror.flow_status import FlowStatus
-from kafkalite.client.mirror.mirror_metrics import mirror_metrics
+from kafkalite.client.mirror.flow_status import FlowStatus, mirror_metrics
 from tests.support.console_process import ConsoleProcess
 from tests.support.ports import free_port
 from tests.support.served_text import served_text

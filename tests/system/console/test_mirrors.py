@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kafkalite.client.mirror.flow_status import mirror_metrics
 from kafkalite.client.mirror.mirror import Mirror
-from kafkalite.client.mirror.mirror_metrics import mirror_metrics
 from kafkalite.client.mirror.settings import Endpoint, MirrorSettings
 from kafkalite.testing import Broker
 from tests.support.console import console

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalite.client.mirror.copied_partition import CopiedPartition, Counts
-from kafkalite.client.mirror.flow_status import FlowStatus
-from kafkalite.client.mirror.mirror_metrics import mirror_metrics
+from kafkalite.client.mirror.flow_status import FlowStatus, mirror_metrics
 from kafkalite.common.errors import ConfigError
 from kafkalite.console.brokers.mirrors import Mirrors, mirror_rows, parse_samples
 from tests.support.ports import free_port

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.client.mirror.preserved_batches import PreservedBatch, filler, preserved_batches
+from kafkalite.client.mirror.preserved_copies import PreservedBatch, filler, preserved_batches
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import DELETE_HORIZON, TRANSACTIONAL, assemble, build_batch, parse_header
 from kafkalite.record.batches import is_intact, read_batch
