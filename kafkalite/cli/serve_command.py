@@ -75,7 +75,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def _core_count(text: str) -> int:
     """The count of --cores; for "auto" the cores that this process may use."""
     if text == "auto":
-        from kafkalite.cli.local_cluster.usable_cores import usable_cores
+        from kafkalite.cli.local_cluster.broker_plan import usable_cores
 
         return usable_cores()
     if not text.isascii() or not text.isdigit() or len(text) > 6:
@@ -249,7 +249,7 @@ def run(options: argparse.Namespace) -> int:
             gc.enable()
             _serve_cluster(options, properties)
             return 0
-        from kafkalite.log.storage.machine_directory import check_is_not_of_several
+        from kafkalite.log.storage.file_names import check_is_not_of_several
 
         check_is_not_of_several(config.data_dirs[0])
         gc.disable()  # until it serves; `main` did, and a fork has to

@@ -23,8 +23,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.group import SHARE
 from kafkalite.coordinator.share_coordinator import text_of
 from kafkalite.replication.share.durable_state import UNKNOWN_OFFSET, SharePartitionKey
-from kafkalite.replication.share.in_flight import ACQUIRED, TERMINAL, Run, is_pending, state_name
-from kafkalite.replication.share.share_counts import ShareCounts
+from kafkalite.replication.share.in_flight import ACQUIRED, TERMINAL, Run, ShareCounts, is_pending, state_name
 from kafkalite.replication.share.share_partitions import LATEST
 from kafkalite.testing.maintenance import GroupDescription, MemberDescription, describe_groups
 from kafkalite.testing.records.stored_record import stored_records

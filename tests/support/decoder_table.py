@@ -31,8 +31,7 @@ from kafkalite.common.names import parse_uuid
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.wire import without_indexes
-from kafkalite.console.messages.payload import FORMATS, Format, parse_json, shown
-from kafkalite.console.messages.scalars import SCALARS, ScalarDecoder
+from kafkalite.console.messages.payload import FORMATS, SCALARS, Format, ScalarDecoder, parse_json, shown
 from kafkalite.coordinator.group_store import GroupLoader
 from kafkalite.coordinator.runtime.column_loading import load_piece
 from kafkalite.coordinator.transaction_store import TransactionLoader
@@ -576,7 +575,7 @@ DECODERS = (
     ),
     Decoder(
         "payload in the console",
-        ("console/messages/payload.py", "console/messages/scalars.py"),
+        ("console/messages/payload.py",),
         _all_of(
             *[lambda data, name=name: shown(data, Format(name)) for name in FORMATS[:4]],
             *[lambda data, name=name: shown(data, Format(name, ScalarDecoder(name))) for name in SCALARS],

@@ -16,7 +16,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.protocol.messages import share_fetch as wire
 from kafkalite.replication.replica_manager import ReplicaManager
-from kafkalite.replication.share.acknowledgement import RENEW, Acknowledgement
+from kafkalite.replication.share.in_flight import RENEW, Acknowledgement
 from kafkalite.replication.share.share_partitions import SharePartitions
 from kafkalite.security.acl.acl import Operation
 

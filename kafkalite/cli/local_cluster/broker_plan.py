@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from kafkalite.cli.local_cluster.single_broker_directory import Moves, first_broker, needs_adoption, partitions_in
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
-from kafkalite.log.storage.file_names import META_PROPERTIES
-from kafkalite.log.storage.machine_directory import (
+from kafkalite.log.storage.file_names import (
+    META_PROPERTIES,
     ZOOKEEPER,
     broker_directories,
     broker_directory,
@@ -255,3 +256,18 @@ def _check_ports(configs: Sequence[BrokerConfig], machine: str = "") -> None:
                     f"{other} and by broker {config.broker_id}; leave {len(configs)} ports between two"
                 )
             taken[port] = config.broker_id
+
+
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores(cpu_max: Path = _CPU_MAX) -> int:
+    """The number of cores that this process may use, at least 1: those of its affinity, as far as its control group has
+    time for them. Source: sched_getaffinity(2); cpu.max of control groups, version 2."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        quota_us, period_us = cpu_max.read_text().split()
+        share = int(quota_us) / int(period_us)
+    except (OSError, ValueError, ZeroDivisionError):  # no such group, or "max"
+        return cores
+    return max(1, min(cores, int(share)))

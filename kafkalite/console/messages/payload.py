@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
+from uuid import UUID
 
 from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.common.named_tuple import NamedTuple
@@ -20,7 +22,6 @@ from kafkalite.console.decoders import wire
 from kafkalite.console.decoders.registry import NotEncoded, RegistryDecoder, SchemaRegistry
 from kafkalite.console.decoders.schema_decoder import DecoderPool, SchemaDecoder, SchemaRefused
 from kafkalite.console.decoders.wire import Schema
-from kafkalite.console.messages.scalars import SCALARS, ScalarDecoder
 from kafkalite.console.request.parameters import ApiError, invalid
 from kafkalite.protocol.internal_records import RecordDecoder
 from kafkalite.record.compression import CODEC_NAMES
@@ -28,6 +29,10 @@ from kafkalite.record.compression import CODEC_NAMES
 SHOWN_BYTES = 10 << 10
 JSON_BYTES_MAX = 4 << 20
 AUTO, TEXT, JSON, HEX = "auto", "text", "json", "hex"
+INTEGER, FLOAT, UUID_FORMAT = SCALARS = ("integer", "float", "uuid")
+_INTEGER_BYTES = (1, 2, 4, 8)
+_FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
+_UUID_BYTES = 16
 AVRO, PROTOBUF = wire.AVRO, wire.PROTOBUF
 _SELF_DESCRIBING = (wire.MSGPACK, wire.CBOR)
 FORMATS = (AUTO, TEXT, JSON, HEX, *SCALARS, *_SELF_DESCRIBING, AVRO, PROTOBUF)
@@ -286,3 +291,30 @@ def format_of(
         raise invalid(f"{side}_schema is no {expected}: {fault}") from None
     except OSError as fault:
         raise ApiError(503, "NO_DECODER", f"the process that decodes {name} cannot be started: {fault}") from None
+
+
+class ScalarDecoder:
+    """Decodes keys and values that are one number or one UUID, by the name of a format.
+
+    Source: org.apache.kafka.common.serialization.{Short,Integer,Long,Float,Double,UUID}Serializer.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def expect(self, _: Iterable[bytes | None], /) -> None:
+        """Nothing is decoded ahead."""
+
+    def __call__(self, data: bytes) -> str:
+        """Raises ValueError."""
+        if self._name == INTEGER:
+            if len(data) not in _INTEGER_BYTES:
+                raise ValueError(f"{len(data)} bytes, not 1, 2, 4 or 8")
+            return str(int.from_bytes(data, "big", signed=True))
+        if self._name == FLOAT:
+            if len(data) not in _FLOATS:
+                raise ValueError(f"{len(data)} bytes, not 4 or 8")
+            return str(_FLOATS[len(data)].unpack(data)[0])
+        if len(data) == _UUID_BYTES:
+            return str(UUID(bytes=data))
+        return str(UUID(data.decode("ascii")))

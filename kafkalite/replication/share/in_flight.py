@@ -4,6 +4,8 @@ They are kept in the batches in which they were first acquired. A batch is whole
 state, and takes as much memory as a record then; when an acquisition or an acknowledgement is of a part of it, it keeps
 a state for each offset, in columns: 11 bytes an offset. Whole or not, a reader sees runs: consecutive offsets of one
 batch that are alike.
+Source: org.apache.kafka.clients.consumer.AcknowledgeType; org.apache.kafka.server.share.metrics.SharePartitionMetrics
+(lock_timeouts and batch_sizes; 4.3).
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
+from kafkalite.common.metrics import LatestValues
 from kafkalite.common.named_tuple import NamedTuple
 
 AVAILABLE = 0
@@ -219,3 +223,54 @@ class InFlightRecords:
                 break
             count += 1
         del self._firsts[:count], self._batches[:count]
+
+
+GAP = 0
+ACCEPT = 1
+RELEASE = 2
+REJECT = 3
+RENEW = 4
+
+
+class Acknowledgement(NamedTuple):
+    """The word of a member about the offsets `first` to `last` (inclusive): one type for all, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+    def cut(self, run: Run) -> Iterator[tuple[Run, int]]:
+        """The parts of a run that are acknowledged alike, each with its type."""
+        if len(self.types) == 1:
+            yield run, self.types[0]
+            return
+        first = run.first
+        low = first - self.first
+        for kind, alike in groupby(self.types[low : low + run.last - first + 1]):
+            last = first + sum(1 for _ in alike) - 1
+            yield run._replace(first=first, last=last), kind
+            first = last + 1
+
+
+class ShareCounts:
+    """Numbers of records of a share partition by their outcome, since this broker leads it. They outlive the share
+    partition in memory, which is dropped when its group has no session: a test, or a console, asks for them when the
+    workers are gone. `released` are those that became available again, given back or after their lock."""
+
+    __slots__ = ("acknowledged", "archived", "batch_sizes", "lock_timeouts", "released")
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.archived = 0  # rejected, delivered too often, aborted, deleted from the log, or never there
+        self.released = 0
+        self.lock_timeouts = 0
+        self.batch_sizes = LatestValues()  # of records that were acquired for the first time together
+
+    def add(self, state: int, count: int) -> None:
+        """Acquired or available records have come to `state`."""
+        if state == ACKNOWLEDGED:
+            self.acknowledged += count
+        elif state == ARCHIVED:
+            self.archived += count
+        else:
+            self.released += count

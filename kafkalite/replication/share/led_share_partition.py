@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.replication.share.acknowledgement import Acknowledgement
 from kafkalite.replication.share.acquisition import AcquiredRange, AcquisitionRequest, FetchedBatch, acquire
 from kafkalite.replication.share.durable_state import (
     UNKNOWN_OFFSET,
@@ -23,7 +22,7 @@ from kafkalite.replication.share.durable_state import (
     StateWrite,
     StoredState,
 )
-from kafkalite.replication.share.share_counts import ShareCounts
+from kafkalite.replication.share.in_flight import Acknowledgement, ShareCounts
 from kafkalite.replication.share.share_partition import ShareLimits, SharePartition, Transition
 
 if TYPE_CHECKING:

@@ -14,23 +14,28 @@ from collections.abc import Iterator, Sequence
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.replication.share.acknowledgement import ACCEPT, GAP, REJECT, RELEASE, RENEW, Acknowledgement
 from kafkalite.replication.share.durable_state import StateRange
 from kafkalite.replication.share.in_flight import (
+    ACCEPT,
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
     TERMINAL,
+    Acknowledgement,
     AcquisitionLock,
     InFlightBatch,
     InFlightRecords,
     Run,
+    ShareCounts,
     is_done,
     is_pending,
     pending,
 )
-from kafkalite.replication.share.share_counts import ShareCounts
 
 _TARGET = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
 

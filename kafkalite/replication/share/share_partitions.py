@@ -14,12 +14,12 @@ from uuid import UUID
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.latest_values import LatestValues
+from kafkalite.common.metrics import LatestValues
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.share.durable_state import SharePartitionKey
+from kafkalite.replication.share.in_flight import ShareCounts
 from kafkalite.replication.share.led_share_partition import LedSharePartition, ShareStateStore
-from kafkalite.replication.share.share_counts import ShareCounts
 from kafkalite.replication.share.share_partition import ShareLimits
 
 logger = logging.getLogger(__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from kafkalite.cli.local_cluster.broker_plan import (
     check_directory,
     plan,
     plan_cores,
+    usable_cores,
     with_zookeeper,
 )
 from kafkalite.cli.local_cluster.broker_process import _properties_text
@@ -161,3 +163,13 @@ def test_a_broker_with_partitions_is_not_left_out(tmp_path: os.PathLike[str]) ->
     os.mkdir(os.path.join(directory, "broker2", "orders-5"))
     with pytest.raises(ConfigError, match=r"broker2 in .* has orders-5, and would not be started.*--brokers 0,1"):
         plan_cores({"log.dirs": directory}, Cores(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "most"), [("max 100000", 1 << 20), ("100000 100000", 1), ("50000 100000", 1), ("x", 9)]
+)
+def test_a_control_group_has_time_for_some(tmp_path: Path, text: str, most: int) -> None:
+    group = tmp_path / "cpu.max"
+    group.write_text(f"{text}\n")
+    assert usable_cores(group) == min(len(os.sched_getaffinity(0)), most)
+    assert usable_cores(tmp_path / "none") == len(os.sched_getaffinity(0))

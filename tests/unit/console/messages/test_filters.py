@@ -13,8 +13,7 @@ from kafkalite.client.partition_scan import ScannedRecord
 from kafkalite.console.messages import filters
 from kafkalite.console.messages.filters import ANY_CASE, CONTAINS, EQUALS, JSON_PATH, REGEX, filters_of, screen_of
 from kafkalite.console.messages.filters import test_of as filter_of
-from kafkalite.console.messages.payload import Format
-from kafkalite.console.messages.scalars import ScalarDecoder
+from kafkalite.console.messages.payload import Format, ScalarDecoder
 from kafkalite.console.request.parameters import ApiError
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 

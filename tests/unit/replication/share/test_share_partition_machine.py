@@ -11,10 +11,20 @@ import random
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.replication.share.acknowledgement import ACCEPT, GAP, REJECT, RELEASE, RENEW, Acknowledgement
 from kafkalite.replication.share.acquisition import AcquisitionRequest, FetchedBatch, acquire
 from kafkalite.replication.share.durable_state import StateRange
-from kafkalite.replication.share.in_flight import ACKNOWLEDGED, ARCHIVED, AVAILABLE, is_done
+from kafkalite.replication.share.in_flight import (
+    ACCEPT,
+    ACKNOWLEDGED,
+    ARCHIVED,
+    AVAILABLE,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Acknowledgement,
+    is_done,
+)
 from kafkalite.replication.share.share_partition import ShareLimits, SharePartition
 
 MEMBERS = ("one", "two", "three")
