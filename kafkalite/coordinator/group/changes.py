@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait
+from kafkalite.coordinator.group.deadlines import Deadline, MemberDeadlines
 from kafkalite.coordinator.runtime.effects import (
     CONSUMER_GROUP_APPEND_ERROR,
     STAYS_IN_LOG,
@@ -22,8 +22,6 @@ from kafkalite.coordinator.runtime.effects import (
     Records,
     Waiter,
 )
-
-RETRY_MS = 500  # after the log refused the removal of a member
 
 StepT = TypeVar("StepT")
 StepT_contra = TypeVar("StepT_contra", contravariant=True)
@@ -87,7 +85,7 @@ class StoredChange(NamedTuple):
     change: Change[Any]
     answers: list[HeldAnswer]
     effects: Sequence[Any]
-    retry: tuple[Wait, str] | None  # the deadline that led to it
+    forgotten: Sequence[Deadline]  # of members that it removes
 
 
 class Changes(Generic[StepT]):
@@ -119,16 +117,16 @@ class Changes(Generic[StepT]):
         change: Change[StepT],
         answers: Sequence[HeldAnswer] = (),
         effects: Sequence[Any] = (),
-        retry: tuple[Wait, str] | None = None,
+        forgotten: Sequence[Deadline] = (),
     ) -> Sequence[Any]:
         """Append the steps of the change; answers and effects wait for it, or for an earlier change without any of
-        their own."""
+        their own. If the change is undone, so are the `forgotten` deadlines."""
         if not change.steps:
             if self._in_flight:
                 self._in_flight[-1].answers.extend(answers)
                 return ()
             return [Answer(each.waiter, each.result) for each in answers]
-        stored = StoredChange(change, [*answers], effects, retry)
+        stored = StoredChange(change, [*answers], effects, forgotten)
         self._in_flight.append(stored)
         preceding, self.preceding_records = self.preceding_records, []
         return [Append([*preceding, *self._records_of(self._group_id, change.steps)], stored)]
@@ -145,8 +143,7 @@ class Changes(Generic[StepT]):
             effects += then.effects
         elif is_last:
             then.change.undo()
-            if then.retry is not None:
-                effects += self._deadlines.set(*then.retry, now_ms + RETRY_MS)
+            effects += self._deadlines.restore(then.forgotten, now_ms)
         shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
         return [*effects, *(Answer(each.waiter, each.refuse(shown)) for each in then.answers)]
 

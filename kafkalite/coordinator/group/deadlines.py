@@ -6,12 +6,14 @@ time that is not later than any deadline; when it fires, it is set to the then e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.runtime.effects import SetTimer
 
 NEVER_MS = 1 << 62
+RETRY_MS = 500  # after the log refused the removal of a member
 _WAITING_PART, _WAITING_MIN_MS = 10, 20
 
 
@@ -43,6 +45,14 @@ class Wait(Enum):
     __hash__ = object.__hash__  # 0.2 us of a heartbeat less than Enum's, which hashes the name
 
 
+class Deadline(NamedTuple):
+    """A deadline of a member, on the monotonic clock."""
+
+    wait: Wait
+    member_id: str
+    time_ms: int
+
+
 class MemberDeadlines:
     """Times of the monotonic clock, by kind and member id. `TIMER` is the key of the group's timer.
 
@@ -71,20 +81,34 @@ class MemberDeadlines:
         """The timer stays: it finds nothing due."""
         self._by_wait[wait].pop(member_id, None)
 
-    def forget(self, member_id: str) -> None:
-        for deadlines in self._by_wait.values():
-            deadlines.pop(member_id, None)
+    def forget(self, member_id: str) -> list[Deadline]:
+        """The member is being removed. Returns its deadlines, for `restore` if the log refuses that."""
+        forgotten = []
+        for wait, deadlines in self._by_wait.items():
+            deadline_ms = deadlines.pop(member_id, None)
+            if deadline_ms is not None:
+                forgotten.append(Deadline(wait, member_id, deadline_ms))
+        return forgotten
 
-    def take_due(self, now_ms: int) -> list[tuple[Wait, str]]:
+    def restore(self, forgotten: Iterable[Deadline], now_ms: int) -> list[SetTimer]:
+        """Members stay, for the log refused their removal: a member that has left by its own word gives no other sign
+        of life. Deadlines that have passed do so again after `RETRY_MS`."""
+        return [
+            effect
+            for wait, member_id, time_ms in forgotten
+            for effect in self.set(wait, member_id, max(time_ms, now_ms + RETRY_MS))
+        ]
+
+    def take_due(self, now_ms: int) -> list[Deadline]:
         """The timer fired: the deadlines that have passed, which are forgotten."""
         self.timer_ms = NEVER_MS
         due = [
-            (wait, member_id)
+            Deadline(wait, member_id, deadline_ms)
             for wait, deadlines in self._by_wait.items()
             for member_id, deadline_ms in deadlines.items()
             if deadline_ms <= now_ms
         ]
-        for wait, member_id in due:
+        for wait, member_id, _ in due:
             del self._by_wait[wait][member_id]
         return due
 

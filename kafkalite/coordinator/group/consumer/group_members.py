@@ -15,7 +15,7 @@ from typing import Any
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.changes import RETRY_MS, HeldAnswer
+from kafkalite.coordinator.group.changes import HeldAnswer
 from kafkalite.coordinator.group.consumer.group_change import DowngradeGroup, GroupChange
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables, SetRegex
@@ -29,7 +29,14 @@ from kafkalite.coordinator.group.consumer.member import (
 )
 from kafkalite.coordinator.group.consumer.member_records import records_of
 from kafkalite.coordinator.group.consumer.regex_refresh import RegexChange
-from kafkalite.coordinator.group.deadlines import MemberDeadlines, Wait, remaining_ms, waiting_interval_ms
+from kafkalite.coordinator.group.deadlines import (
+    RETRY_MS,
+    Deadline,
+    MemberDeadlines,
+    Wait,
+    remaining_ms,
+    waiting_interval_ms,
+)
 from kafkalite.coordinator.group.group import REPORT_AFTER_MS, REVOKE, Waiting
 from kafkalite.coordinator.group.partition_sets import OwnedPartitions
 from kafkalite.coordinator.group.topics import MetadataRefresh
@@ -58,12 +65,12 @@ class _Revocation(NamedTuple):
 class PendingAppend:
     """A change whose records are on their way to the log, with the answers that wait for it."""
 
-    __slots__ = ("answers", "change", "retry")
+    __slots__ = ("answers", "change", "forgotten")
 
-    def __init__(self, change: GroupChange, answers: Iterable[HeldAnswer], retry: tuple[Wait, str] | None) -> None:
+    def __init__(self, change: GroupChange, answers: Iterable[HeldAnswer], forgotten: Sequence[Deadline]) -> None:
         self.change = change
         self.answers = [*answers]
-        self.retry = retry  # the deadline that led to it
+        self.forgotten = forgotten  # of members that it removes
 
 
 class WaitingMembers:
@@ -295,9 +302,10 @@ class GroupMembers:
         members: Collection[ConsumerMember],
         answers: Iterable[HeldAnswer],
         reason: str,
-        retry: tuple[Wait, str] | None = None,
+        due: Sequence[Deadline] = (),
     ) -> Sequence[Any]:
-        """Remove the members. The next heartbeat of another one assigns what was meant for them."""
+        """Remove the members, `due`: the deadlines that are the reason. The next heartbeat of another one assigns what
+        was meant for them."""
         for member in members:
             logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
         change = self.new_change()
@@ -306,9 +314,8 @@ class GroupMembers:
             return [DowngradeGroup(leaving, self.tables.group_epoch, "it is classic again", change, (*answers,))]
         if members:
             change.remove(members)
-        for member in members:
-            self.deadlines.forget(member.member_id)
-        return self.store(change, answers, retry)
+        forgotten = [each for member in members for each in self.deadlines.forget(member.member_id)]
+        return self.store(change, answers, [*due, *forgotten])
 
     def _is_classic_without(self, members: Collection[ConsumerMember]) -> bool:
         """Whether only members of the classic protocol are left without these, so that the group becomes classic."""
@@ -326,17 +333,17 @@ class GroupMembers:
     # --- storing
 
     def store(
-        self, change: GroupChange, answers: Iterable[HeldAnswer], retry: tuple[Wait, str] | None = None
+        self, change: GroupChange, answers: Iterable[HeldAnswer], forgotten: Sequence[Deadline] = ()
     ) -> Sequence[Any]:
         """Append the records of the change; the answers wait for it, or for an earlier change without any of their
-        own."""
+        own. If the change is undone, so are the `forgotten` deadlines."""
         self.environment.totals.rebalances += change.is_bumped
         if not change.steps:
             if self._in_flight:
                 self._in_flight[-1].answers += answers
                 return change.effects
             return [*change.effects, *(Answer(each.waiter, each.result) for each in answers)]
-        pending = PendingAppend(change, answers, retry)
+        pending = PendingAppend(change, answers, forgotten)
         self._in_flight.append(pending)
         preceding, self.preceding_records = self.preceding_records, []
         return [Append([*preceding, *records_of(self.group_id, change.steps)], pending), *change.effects]
@@ -352,8 +359,7 @@ class GroupMembers:
         if error not in STAYS_IN_LOG and is_last:
             then.change.undo()
             self.refresh.reset()
-            if then.retry is not None:
-                effects += self.deadlines.set(*then.retry, now.monotonic_ms + RETRY_MS)
+            effects += self.deadlines.restore(then.forgotten, now.monotonic_ms)
         shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
         return [*effects, *(Answer(each.waiter, each.refuse(shown)) for each in then.answers)]
 
@@ -364,18 +370,18 @@ class GroupMembers:
         wait: they are of the classic group then."""
         effects: list[Any] = []
         conversion: Sequence[Any] = ()
-        for wait, member_id in self.deadlines.take_due(now.monotonic_ms):
-            member = self.tables.members.get(member_id)
+        for due in self.deadlines.take_due(now.monotonic_ms):
+            member = self.tables.members.get(due.member_id)
             if member is None:
                 continue
-            if wait is Wait.REVOCATION:
-                revocation = self._revocations.get(member_id)
+            if due.wait is Wait.REVOCATION:
+                revocation = self._revocations.get(due.member_id)
                 if revocation is None or revocation.epoch != member.current.epoch:
                     continue
             if conversion:
-                self.deadlines.set(wait, member_id, now.monotonic_ms + RETRY_MS)
+                self.deadlines.restore([due], now.monotonic_ms)
                 continue
-            fencing = self.fence([member], (), f"it did not give {wait.value} in time", (wait, member_id))
+            fencing = self.fence([member], (), f"it did not give {due.wait.value} in time", [due])
             if fencing and isinstance(fencing[0], DowngradeGroup):
                 conversion = fencing
             else:

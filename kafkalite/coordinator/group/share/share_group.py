@@ -19,7 +19,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import Change, HeldAnswer
 from kafkalite.coordinator.group.consumer.group_environment import GroupTotals
-from kafkalite.coordinator.group.deadlines import Wait, remaining_ms, waiting_interval_ms
+from kafkalite.coordinator.group.deadlines import Deadline, Wait, remaining_ms, waiting_interval_ms
 from kafkalite.coordinator.group.group import (
     SHARE,
     GroupDescription,
@@ -270,23 +270,22 @@ class ShareGroup(ModernGroup[Step]):
         change: Change[Step],
         answers: Sequence[HeldAnswer],
         reason: str,
-        retry: tuple[Wait, str] | None = None,
+        due: Sequence[Deadline] = (),
     ) -> Sequence[Any]:
         logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
         for step in (SetCurrent, SetTarget, SetSubscription):
             change.make(step(member.member_id, None))
         tables = self.tables
         change.make(SetGroupEpoch(tables.group_epoch + 1, self.environment.topics.hash_of(tables.subscribed_topics)))
-        self.deadlines.forget(member.member_id)
-        return self.changes.store(change, answers, retry=retry)
+        return self.changes.store(change, answers, forgotten=[*due, *self.deadlines.forget(member.member_id)])
 
     def on_timer(self, timer: Any, now: Moment) -> Sequence[Any]:
         effects: list[Any] = []
-        for wait, member_id in self.deadlines.take_due(now.monotonic_ms):
-            member = self.tables.members.get(member_id)
+        for due in self.deadlines.take_due(now.monotonic_ms):
+            member = self.tables.members.get(due.member_id)
             if member is not None:
-                reason = f"it did not give {wait.value} in time"
-                effects += self._remove(member, Change[Step](self.tables), [], reason, (wait, member_id))
+                reason = f"it did not give {due.wait.value} in time"
+                effects += self._remove(member, Change[Step](self.tables), [], reason, [due])
         return [*effects, *self.deadlines.watch_earliest()]
 
     def on_loaded(self, now: Moment) -> Sequence[Any]:

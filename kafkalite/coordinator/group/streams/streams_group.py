@@ -17,7 +17,7 @@ from kafkalite.common.clock import Clock, Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.changes import HeldAnswer
-from kafkalite.coordinator.group.deadlines import Wait, remaining_ms, waiting_interval_ms
+from kafkalite.coordinator.group.deadlines import Deadline, Wait, remaining_ms, waiting_interval_ms
 from kafkalite.coordinator.group.group import STREAMS, GroupDescription, Identity, MemberDescription
 from kafkalite.coordinator.group.modern_group import ModernGroup
 from kafkalite.coordinator.group.offset_store import ExpirationCondition
@@ -257,27 +257,27 @@ class StreamsGroup(ModernGroup[Step]):
         change: StreamsChange,
         answers: Sequence[HeldAnswer],
         reason: str,
-        retry: tuple[Wait, str] | None = None,
+        due: Sequence[Deadline] = (),
     ) -> Sequence[Any]:
         logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
         change.remove_member(member.member_id)
-        self.deadlines.forget(member.member_id)
+        forgotten = [*due, *self.deadlines.forget(member.member_id)]
         if not self.tables.members:
             self._shutdown_by = None
-        return self.changes.store(change, answers, retry=retry)
+        return self.changes.store(change, answers, forgotten=forgotten)
 
     def on_timer(self, timer: Any, now: Moment) -> Sequence[Any]:
         if timer == INITIAL_DELAY:
             return self._end_delay(now)
         effects: list[Any] = []
-        for wait, member_id in self.deadlines.take_due(now.monotonic_ms):
-            member = self.tables.members.get(member_id)
+        for due in self.deadlines.take_due(now.monotonic_ms):
+            member = self.tables.members.get(due.member_id)
             if member is None:
                 continue
-            if wait is Wait.REVOCATION and member.current.state is not StreamsMemberState.UNREVOKED:
+            if due.wait is Wait.REVOCATION and member.current.state is not StreamsMemberState.UNREVOKED:
                 continue
-            reason = f"it did not give {wait.value} in time"
-            effects += self._remove(member, self._new_change(), (), reason, (wait, member_id))
+            reason = f"it did not give {due.wait.value} in time"
+            effects += self._remove(member, self._new_change(), (), reason, [due])
         return [*effects, *self.deadlines.watch_earliest()]
 
     def on_loaded(self, now: Moment) -> Sequence[Any]:

@@ -385,6 +385,21 @@ def test_a_removal_that_the_log_refuses_is_tried_again(world):
     assert world.group().state_name == "Empty"
 
 
+def test_a_member_whose_leaving_the_log_refuses_is_expelled_after_its_session(world):
+    """It has left by its own word, and gives no sign of life."""
+    world.join("m1", "foo")
+    world.join("m2", "foo")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.clock.advance(SESSION_MS - 1_000)
+    world.beat("m2", world.member("m2").current.epoch)
+    assert world.leave("m1").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(999)
+    assert world.group().tables.members.keys() == {"m1", "m2"}
+    world.clock.advance(1)
+    assert list(world.group().tables.members) == ["m2"]
+
+
 def test_a_change_that_is_late_in_the_log_stays(world):
     world.dawdles = True
     waiter = world.send("m1", 0, rebalance_timeout_ms=1, topics=["foo"], owns={})

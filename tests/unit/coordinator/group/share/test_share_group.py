@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.share.share_group import ShareHeartbeat
-from tests.support.consumer_group_world import Answered, Topics, World
+from tests.support.consumer_group_world import SESSION_MS, Answered, Topics, World
 
 
 class ShareWorld(World):
@@ -65,6 +65,17 @@ def test_a_refused_append_is_undone(world):
     world.refuses = ErrorCode.NONE
     assert list(world.group().tables.members) == ["m1"]
     assert world.beat("m2", 0, "foo").error == ErrorCode.NONE
+
+
+def test_a_member_whose_leaving_the_log_refuses_is_expelled_after_its_session(world):
+    world.beat("m1", 0, "foo")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.beat("m1", -1).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(SESSION_MS - 1)
+    assert list(world.group().tables.members) == ["m1"]
+    world.clock.advance(1)
+    assert world.group().state_name == "Empty"
 
 
 def test_a_group_that_could_not_be_stored_is_none(world):

@@ -441,6 +441,17 @@ def test_an_expired_member_stays_until_the_log_takes_its_removal(world):
     assert world.group().state_name == "Empty"
 
 
+def test_a_member_whose_leaving_the_log_refuses_is_expelled_after_its_session(world):
+    world.join("m1")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.leave("m1").error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(SESSION_MS - 1)
+    assert list(world.group().tables.members) == ["m1"]
+    world.clock.advance(1)
+    assert world.group().state_name == "Empty"
+
+
 def test_answers_wait_for_the_log(world):
     world.join("m1")
     world.dawdles = True
