@@ -16,6 +16,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.support.replication.group_members import (
     CLASSIC,
@@ -94,7 +95,7 @@ class GroupClients:
             )
             held = [each.held for each in self._members if each.is_alive()]
             raise AssertionError(
-                f"{fault}; {told}; members: {', '.join(self.trace)}; committed {counts}; alive {held}"
+                f"{fault}; {told}; members: {', '.join(self.trace)}; committed {counts}; alive {held}; {self._group()}"
             ) from fault
 
     def _check(self, written: set[Place]) -> None:
@@ -107,6 +108,19 @@ class GroupClients:
             member.await_end()
         check_each_once(self._members, written)
         check_stored_commits(self._stored(), self._members)
+
+    def _group(self) -> str:
+        """The group in the view of its coordinator, for a message."""
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers})
+        try:
+            found = admin.describe_consumer_groups([GROUP], request_timeout=10)[GROUP].result()
+        except confluent_kafka.KafkaException as fault:
+            return f"the group is not described: {fault}"
+        members = [
+            f"{each.client_id} {each.member_id} has {[str(one) for one in each.assignment.topic_partitions]}"
+            for each in found.members
+        ]
+        return f"{found.type}, {found.state}, {found.partition_assignor}: {', '.join(members) or 'no members'}"
 
     def _stored(self) -> dict[int, list[int]]:
         return stored_commits(self._cluster, GROUP, self._topic)

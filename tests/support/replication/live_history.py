@@ -124,7 +124,7 @@ class LiveHistory:
             transactions.check()
         for members in (group, shares):
             if members is not None:
-                members.check()
+                self._guarded(cluster, members.check)
 
     # -- disturbances
 
@@ -207,29 +207,40 @@ class LiveHistory:
     def _check(self, cluster: Cluster, clients: HistoryClients) -> None:
         for partition in range(self._partitions):
             cluster.wait_for_leader(TOPIC, partition)
-        try:
-            clients.flush()
-        except pytest.fail.Exception as fault:
-            raise AssertionError(f"{fault}; {'; '.join(self._standing(cluster))}") from fault
+        self._guarded(cluster, clients.flush)
         for partition in range(self._partitions):
             if self._replicas == self._count:
                 cluster.wait_for_isr(TOPIC, partition, range(self._count), timeout_s=DEADLINE_S)
                 await_equal_logs(cluster, TOPIC, partition, range(self._count))
             clients.check(partition)
 
-    def _standing(self, cluster: Cluster) -> Iterator[str]:
-        """The leaders according to ZooKeeper, and in the view of each broker."""
-        for partition in range(self._partitions):
-            yield f"{TOPIC}-{partition}: {cluster.state(TOPIC, partition)}"
-            for number in cluster.running:
-                server = cluster.brokers[number].server
-                log, state = server.logs.get(TOPIC, partition), server.metadata.registration_state.value
-                reached = None if log is None else (log.replicated_offset, log.end_offset)
-                yield f"on {number}, {state}, {reached}: {_role(server, partition)}"
+    def _guarded(self, cluster: Cluster, check: Callable[[], object]) -> None:
+        """A failure says how each partition stands."""
+        try:
+            check()
+        except (AssertionError, pytest.fail.Exception) as fault:
+            counts = {TOPIC: self._partitions} | ({GROUP_METADATA_TOPIC: OFFSETS_PARTITIONS} if self._has_group else {})
+            standing = [
+                line
+                for topic, count in counts.items()
+                for partition in range(count)
+                for line in _standing(cluster, topic, partition)
+            ]
+            raise AssertionError(f"{fault}; {'; '.join(standing)}") from fault
 
 
-def _role(server: BrokerServer, partition: int) -> str:
-    topic = server.replica_manager.by_name.get(TOPIC)
+def _standing(cluster: Cluster, topic: str, partition: int) -> Iterator[str]:
+    """The leader according to ZooKeeper, and in the view of each broker."""
+    yield f"{topic}-{partition}: {cluster.state(topic, partition)}"
+    for number in cluster.running:
+        server = cluster.brokers[number].server
+        log, state = server.logs.get(topic, partition), server.metadata.registration_state.value
+        reached = None if log is None else (log.replicated_offset, log.end_offset)
+        yield f"on {number}, {state}, {reached}: {_role(server, topic, partition)}"
+
+
+def _role(server: BrokerServer, name: str, partition: int) -> str:
+    topic = server.replica_manager.by_name.get(name)
     leader = None if topic is None else topic.partitions.get(partition)
     follower = None if topic is None else topic.followers.get(partition)
     if isinstance(leader, LeaderPartition):
@@ -237,5 +248,9 @@ def _role(server: BrokerServer, partition: int) -> str:
         fetched = {one: (state.log_end_offset, state.registration) for one, state in leader.replica.followers.items()}
         return f"leads, {in_sync.committed}, pending {in_sync.pending}, live {live}, followers {fetched}"
     if follower is not None:
-        return f"follows {follower.leader_id}, epoch {follower.leader_epoch}, {follower.replica.phase}"
+        ack_offset, retry_ms = follower.log.flusher.ack_offset, follower.retry_at_ms
+        return (
+            f"follows {follower.leader_id}, epoch {follower.leader_epoch}, {follower.replica.phase}, has written up to "
+            f"{ack_offset}, fetches again at {retry_ms:.0f}"
+        )
     return "has no role"
