@@ -8,6 +8,7 @@ Source: kafka.coordinator.group.{GroupCoordinator, GroupCoordinatorAdapter} (3.9
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -205,8 +206,10 @@ class GroupCoordinator:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.store.loading else ErrorCode.NONE, found
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """DeleteGroups: removes groups without members, with their offsets or the state of their share partitions."""
-        errors = {}
+        """DeleteGroups: removes groups without members, with their offsets or the state of their share partitions. The
+        removals are in the log when this returns; a group whose removal it refuses stays."""
+        errors: dict[str, ErrorCode] = {}
+        removals: dict[str, asyncio.Future[ErrorCode]] = {}
         for group_id in dict.fromkeys(group_ids):
             group, error = self.store.find(group_id, may_be_empty=True)
             if group is not None and group.kind == SHARE:
@@ -214,8 +217,11 @@ class GroupCoordinator:
             if not error:
                 error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.prepare_deletion()
             if not error and group is not None:
-                self.store.remove_offsets(group, [*group.offsets, *group.offsets.pending_partitions()])
+                offsets = [*group.offsets, *group.offsets.pending_partitions()]
+                removals[group_id] = self.offsets.remove(group, offsets)
             errors[group_id] = error
+        for group_id, removal in removals.items():
+            errors[group_id] = await removal
         return errors
 
     def close(self) -> None:

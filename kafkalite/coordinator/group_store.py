@@ -10,28 +10,27 @@ Source: kafka.coordinator.group.GroupMetadataManager (3.9).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from itertools import repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition, fits_string
+from kafkalite.common.names import GROUP_METADATA_TOPIC, fits_string
 from kafkalite.coordinator.group.group import CLASSIC, SHARE, STREAMS, Group
 from kafkalite.coordinator.group.offset_store import NO_PRODUCER_ID, OffsetAndMetadata, OffsetStore
 from kafkalite.coordinator.group.record_codec import (
     KIND_OF_STEP,
     OffsetKey,
-    offset_key,
     read_group_value,
     read_key,
     read_offset_key_prefix,
     read_offset_value,
     stored_key,
 )
-from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG, AppendRecords, EffectPerformer, Records
+from kafkalite.coordinator.runtime.effects import STAYS_IN_LOG, AppendRecords, EffectPerformer
 from kafkalite.coordinator.runtime.last_values import Entry, Part
 from kafkalite.coordinator.runtime.partitioned_store import PartitionedStore, PartitionLoader
 from kafkalite.protocol.codec.codec import version_of
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TOMBSTONES_PER_BATCH_MAX = 1_000
 _GROUPS_PER_TURN = 500  # each takes some 10 us, or more with many members
 
 
@@ -234,6 +232,10 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         for group in [each for each in loader.built.values() if each.has_members]:
             self.perform(group, group.on_loaded(now))
 
+    def drop(self, group: Group) -> None:
+        """The log has its removal."""
+        self._drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
     def _drop(self, group: Group, error: ErrorCode) -> None:
         if self.by_id.get(group.group_id) is group:
             del self.by_id[group.group_id]
@@ -372,19 +374,6 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
                 groups.discard(old)
                 groups.add(new)
 
-    def remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
-        """Remove these offsets, and the group if it has no members and no offsets left."""
-        group.offsets.remove(partitions)
-        tombstones: Records = [(offset_key(group.group_id, topic, index), None) for topic, index in partitions]
-        if group.offsets.is_empty and not group.has_members:
-            logger.info("group %s is removed", group.group_id)
-            self._drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            tombstones += group.tombstones()
-        # no request waits for these; the next expiration writes lost ones again
-        for start in range(0, len(tombstones), TOMBSTONES_PER_BATCH_MAX):
-            batch = tombstones[start : start + TOMBSTONES_PER_BATCH_MAX]
-            self.append(group.partition, batch, partial(_log_lost_tombstones, group.group_id))
-
     def add_to_transaction(self, group: Group, producer_id: int) -> None:
         """The group has commits in the producer's open transaction."""
         self._in_transaction.setdefault((group.partition, producer_id), set()).add(group)
@@ -408,8 +397,3 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         if value is None:
             return ClassicGroup(group_id, partition, self._config, now.wall_ms)
         return ClassicGroup.from_record(group_id, partition, value, self._config, now.wall_ms)
-
-
-def _log_lost_tombstones(group_id: str, error: ErrorCode) -> None:
-    if error:
-        logger.warning("could not store that offsets of group %s are removed: %s", group_id, error.name)

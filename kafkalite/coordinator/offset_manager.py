@@ -9,6 +9,7 @@ handleTxnCompletion; 3.9); KIP-98, KIP-211, KIP-447.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,11 +21,18 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import STRING_BYTES_MAX, ZERO_UUID, ProducerIdAndEpoch, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.coordinator.group.group import Identity
+from kafkalite.coordinator.group.group import Group, Identity
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore, OpenTransaction
-from kafkalite.coordinator.group.record_codec import KEY_TAIL, offset_key_prefix, offset_value
+from kafkalite.coordinator.group.record_codec import KEY_TAIL, offset_key, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_store import GroupStore
-from kafkalite.coordinator.runtime.effects import COMMIT_APPEND_ERROR, STAYS_IN_LOG, Records, Waiter
+from kafkalite.coordinator.runtime.effects import (
+    COMMIT_APPEND_ERROR,
+    CONSUMER_GROUP_APPEND_ERROR,
+    STAYS_IN_LOG,
+    AppendDone,
+    Records,
+    Waiter,
+)
 from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.protocol.records import NO_TIMESTAMP
 
@@ -35,6 +43,7 @@ UNSTABLE_OFFSET = OffsetAndMetadata(-1, -1, "", NO_TIMESTAMP, order=-1)  # a com
 NO_RETENTION_MS = -1
 LONG_MAX = (1 << 63) - 1
 MS_PER_MINUTE = 60_000
+TOMBSTONES_PER_BATCH_MAX = 1_000
 
 OffsetToCommit = tuple[str, int, int, int, str, int]
 """Topic, partition, offset, leader epoch, metadata, commit timestamp (NO_TIMESTAMP: now). A plain tuple, which takes
@@ -215,10 +224,11 @@ class OffsetManager:
             ]
         return error, found
 
-    def delete(
+    async def delete(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """OffsetDelete: the error of the group, and if that is NONE, of each partition."""
+        """OffsetDelete: the error of the group, and if that is NONE, of each partition. The deletions are in the log
+        when this returns; if it refuses them, the offsets stay."""
         group, error = self._store.find(group_id)
         if not error:
             error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
@@ -231,9 +241,48 @@ class OffsetManager:
         deleted = [each for each, error in errors.items() if not error]
         if deleted:
             known = group.offsets.known(deleted)
-            self._store.remove_offsets(group, known)
+            if error := await self.remove(group, known):
+                return error, {}
             self.deletion_count += len(known)
         return ErrorCode.NONE, errors
+
+    def remove(self, group: Group, partitions: Sequence[TopicPartition]) -> asyncio.Future[ErrorCode]:
+        """Removes these offsets, and the group if it has no members and no offsets left. What the log refuses to remove
+        stays. The result is NONE when all of it is removed for good, else the error for a client."""
+        removal: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode) -> None:
+            if not removal.done():
+                removal.set_result(CONSUMER_GROUP_APPEND_ERROR.get(error, error))
+
+        self._begin_removal(group, partitions, done)
+        return removal
+
+    def _begin_removal(
+        self,
+        group: Group,
+        partitions: Sequence[TopicPartition],
+        done: AppendDone | None = None,
+        *,
+        at_once: bool = False,
+    ) -> bool:
+        """Whether the log takes it. `at_once`: what the log refuses to remove is gone until the next start."""
+        tombstones: Records = [(offset_key(group.group_id, topic, index), None) for topic, index in partitions]
+        takes_group = not group.has_members and group.offsets.is_empty_without(partitions)
+        if takes_group:
+            tombstones += group.tombstones()
+        starts = range(0, len(tombstones), TOMBSTONES_PER_BATCH_MAX)
+        removal = _Removal(group.group_id, len(starts), done or _ignore)
+        for start in starts:
+            end = start + TOMBSTONES_PER_BATCH_MAX
+            self._store.append(group.partition, tombstones[start:end], removal.on_append)
+            if removal.is_refused and not at_once:
+                return False
+            group.offsets.remove(partitions[start:end])
+        if takes_group:
+            logger.info("group %s is removed", group.group_id)
+            self._store.drop(group)
+        return not removal.is_refused
 
     def expire(self) -> int:
         """Remove expired offsets, and groups left without members and offsets. Returns the number of removed offsets.
@@ -248,8 +297,8 @@ class OffsetManager:
             if condition is None:
                 continue
             partitions = group.offsets.expired(condition, now_ms, retention_ms)
-            self._store.remove_offsets(group, partitions)
-            removed += len(partitions)
+            if self._begin_removal(group, partitions):
+                removed += len(partitions)
         self.expiration_count += removed
         if removed:
             logger.info("removed %d expired offsets", removed)
@@ -258,7 +307,35 @@ class OffsetManager:
     def on_topic_deleted(self, topic: str) -> None:
         """Remove all offsets of the topic."""
         for group in self._store:
-            self._store.remove_offsets(group, group.offsets.of_topic(topic))
+            self._begin_removal(group, group.offsets.of_topic(topic), at_once=True)
+
+
+def _ignore(error: ErrorCode) -> None:
+    """The next expiration tries again."""
+
+
+class _Removal:
+    """The tombstones of a removal on their way to the log, in `count` batches. `is_refused`: the log has not taken one
+    of them. `done` is called once: with the first error, or when the log has all of them."""
+
+    __slots__ = ("_count", "_done", "_group_id", "is_refused")
+
+    def __init__(self, group_id: str, count: int, done: AppendDone) -> None:
+        self.is_refused = False
+        self._group_id = group_id
+        self._count = count
+        self._done = done
+        if not count:
+            done(ErrorCode.NONE)
+
+    def on_append(self, error: ErrorCode) -> None:
+        self._count -= 1
+        if error:
+            logger.warning("group %s: the removal of offsets could not be stored: %s", self._group_id, error.name)
+            self.is_refused = self.is_refused or error not in STAYS_IN_LOG
+        if error or not self._count:
+            done, self._done = self._done, _ignore
+            done(error)
 
 
 class _PendingCommit:

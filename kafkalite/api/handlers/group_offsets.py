@@ -156,7 +156,9 @@ class GroupOffsetApi(NamedTuple):
                 partition.error_code = error
         return wire.OffsetFetchResponse(topics=topics + refused)
 
-    def offset_delete(self, request: wire.OffsetDeleteRequest, context: RequestContext) -> wire.OffsetDeleteResponse:
+    async def offset_delete(
+        self, request: wire.OffsetDeleteRequest, context: RequestContext
+    ) -> wire.OffsetDeleteResponse:
         """A partition that is named twice is answered once. A missing group is an error even if no topic may be
         read."""
         needed = context.refused_last(Operation.READ, TOPIC, request.topics)
@@ -165,7 +167,7 @@ class GroupOffsetApi(NamedTuple):
         }
         exists = self.replica_manager.exists
         existing = [each for each, is_allowed in partitions.items() if is_allowed and exists(*each)]
-        error, errors = self.groups.offsets.delete(request.group_id, existing)
+        error, errors = await self.groups.offsets.delete(request.group_id, existing)
         if error:
             return wire.OffsetDeleteResponse(error_code=error)
         topics: dict[str, wire.OffsetDeleteResponseTopic] = {}

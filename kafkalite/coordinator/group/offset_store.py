@@ -14,7 +14,7 @@ KIP-211 (expiry), KIP-447, KIP-496.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.common.names import ZERO_UUID, TopicPartition
@@ -80,6 +80,15 @@ class OffsetStore:
     @property
     def is_empty(self) -> bool:
         return not self.by_topic and not self._pending and not self.transactions
+
+    def is_empty_without(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether it would be empty if these were removed."""
+        gone = set(partitions)
+        return (
+            gone.issuperset(self)
+            and gone.issuperset(self._pending)
+            and all(not each.append_count and gone.issuperset(each.offsets) for each in self.transactions.values())
+        )
 
     def get(self, topic: str, index: int) -> OffsetAndMetadata | None:
         partitions = self.by_topic.get(topic)

@@ -162,6 +162,21 @@ class World:
         """The log gets round to the oldest append that it has not answered."""
         self.held.pop(0)(error)
 
+    def answered(self, request):
+        """The answer to a request that waits for the log, which answers everything when that has been sent."""
+
+        def answer_all():
+            while self.held:
+                self.log_answers()
+
+        loop = asyncio.new_event_loop()
+        try:
+            task = loop.create_task(request)
+            loop.call_soon(answer_all)
+            return loop.run_until_complete(task)
+        finally:
+            loop.close()
+
     def batches(self, partition):
         return [
             memoryview(
@@ -377,7 +392,7 @@ class World:
 
     def delete(self, *groups):
         request = DeleteGroupsRequest(groups_names=list(groups))
-        response = asyncio.run(self.handle(self._groups.delete_groups, request, 2))
+        response = self.answered(self.handle(self._groups.delete_groups, request, 2))
         return {each.group_id: ErrorCode(each.error_code) for each in response.results}
 
     # --- short cuts

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import fits_string, partition_for_id
-from kafkalite.coordinator.group_store import TOMBSTONES_PER_BATCH_MAX, GroupLoader
+from kafkalite.coordinator.group_store import GroupLoader
+from kafkalite.coordinator.offset_manager import TOMBSTONES_PER_BATCH_MAX
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 LOADING, NOT_AVAILABLE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -88,8 +89,13 @@ def test_the_last_offset_takes_its_group_along_in_batches_that_fit(world):
     world.commit({("many", index): 1 for index in range(count)})
     appended = []
     group, _ = world.store.find("g")
-    world.store.append = lambda partition, records, done: appended.append((partition, records))
-    world.store.remove_offsets(group, [("many", index) for index in range(count)])
+
+    def append(partition, records, done):
+        appended.append((partition, records))
+        done(NONE)
+
+    world.store.append = append
+    assert world.delete("g") == {"g": NONE}
     assert world.store.find("g") == (None, NONE)
     assert [(partition, len(records)) for partition, records in appended] == [
         (group.partition, TOMBSTONES_PER_BATCH_MAX),

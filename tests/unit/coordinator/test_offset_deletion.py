@@ -21,7 +21,8 @@ def delete(world, *partitions, group="g"):
         OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
         for topic, index in partitions
     ]
-    response = world.handle(world.offset_api.offset_delete, OffsetDeleteRequest(group_id=group, topics=topics), 0)
+    request = OffsetDeleteRequest(group_id=group, topics=topics)
+    response = world.answered(world.handle(world.offset_api.offset_delete, request, 0))
     if response.error_code:
         assert response.topics == []
         return ErrorCode(response.error_code)
@@ -122,12 +123,39 @@ def test_a_commit_under_way_does_not_bring_a_deleted_offset_back(world):
     world.dawdles = True
     late = world.commits({("orders", 1): 2})
     assert delete(world, ("orders", 1)) == {("orders", 1): NONE}
-    while world.held:
-        world.log_answers()
     assert not late.waits
     assert world.offsets() == {("clicks", 0): 1}
     world.restart()
     assert world.offsets() == {("clicks", 0): 1}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "heard"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+    ],
+)
+def test_a_deletion_that_the_log_refuses_did_not_happen(world, refusal, heard):
+    world.commit({("orders", 1): 1, ("clicks", 0): 1})
+    world.refuses = refusal
+    assert delete(world, ("orders", 1)) == heard
+    assert world.offsets() == {("orders", 1): 1, ("clicks", 0): 1}
+    assert not world.coordinator.offsets.deletion_count
+    world.refuses = NONE
+    assert delete(world, ("orders", 1)) == {("orders", 1): NONE}
+    assert world.offsets() == {("clicks", 0): 1}
+    world.restart()
+    assert world.offsets() == {("clicks", 0): 1}
+
+
+def test_a_deletion_that_is_late_in_the_log_is_not_confirmed(world):
+    world.commit({("orders", 1): 1})
+    world.refuses = ErrorCode.REQUEST_TIMED_OUT
+    assert delete(world, ("orders", 1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.offsets() == {}
+    world.restart()
+    assert world.offsets() == {}
 
 
 def test_another_brokers_groups_and_those_being_loaded_are_left_alone(world):

@@ -278,6 +278,28 @@ def test_groups_are_deleted_when_nobody_is_in_them(world):
     assert world.groups() == {}
 
 
+def test_a_group_stays_whose_deletion_the_log_refuses(world):
+    world.commit({("orders", index): index for index in range(3)})
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.delete("g") == {"g": ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert world.offsets() == {("orders", index): index for index in range(3)}
+    world.refuses = ErrorCode.NONE
+    assert world.delete("g") == {"g": ErrorCode.NONE}
+    assert world.groups() == {}
+    world.restart()
+    assert world.groups() == {}
+
+
+def test_offsets_whose_expiration_the_log_refuses_expire_later(new_world):
+    world = new_world(offsets_retention_minutes=1)
+    world.commit({("orders", 1): 1})
+    world.passes(MINUTE_MS)
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.coordinator.offsets.expire() == 0 and world.offsets() == {("orders", 1): 1}
+    world.refuses = ErrorCode.NONE
+    assert world.coordinator.offsets.expire() == 1 and world.groups() == {}
+
+
 def test_groups_are_listed_by_state_whatever_its_case(world):
     world.commit({("orders", 1): 1}, group="idle")
     world.stable("a")
