@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.partition.partition_log import PartitionLog
@@ -91,8 +92,12 @@ class FollowerPartition(ReplicatedPartition):
     # Requests and answers of the fetcher
 
     def begin(self) -> None:
-        """Before the first request."""
+        """Before the first request, which waits for the disk to have what is here: a flush may have failed before."""
         self._perform(self.replica.begin(self.replica_log()), 0)
+        flusher = self.log.flusher
+        if flusher.ack_offset < self.log.end_offset and flusher.failure is None:
+            with suppress(StorageError):  # `_on_ack` gets it
+                flusher.flush_soon()
 
     def next_request(self, now_ms: float) -> Request | None:
         return self.replica.next_request(self.replica_log(), now_ms)

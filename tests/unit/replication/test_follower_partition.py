@@ -286,6 +286,21 @@ def test_with_flush_messages_the_next_fetch_waits_for_the_disk(world: World) -> 
     assert isinstance(sent, Fetch) and sent.fetch_offset == 2
 
 
+def test_what_a_flush_has_left_behind_is_flushed_before_the_first_fetch(world: World) -> None:
+    """The former leader could not flush for a moment, such as for want of descriptors."""
+    log = world.log("flushing", flush_messages=1)
+    world.disk.waits = True
+    world.write(b"a", log=log)
+    world.disk.fails = True
+    world.disk.run_all()
+    assert (log.flusher.ack_offset, log.failure) == (0, None)
+    world.disk.fails = False
+    partition = world.follow(log)
+    assert partition.next_request(NOW) is None
+    world.disk.run_all()
+    assert isinstance(partition.next_request(NOW), Fetch)
+
+
 def test_a_disk_that_fails_ends_the_replica(world: World) -> None:
     world.write(b"a")
     partition = world.follow(world.log("flushing", flush_messages=1))
