@@ -214,6 +214,8 @@ class GroupCoordinator:
             group, error = self.store.find(group_id, may_be_empty=True)
             if group is not None and group.kind == SHARE:
                 error = await self.share_groups.delete_states(group_id)
+                group, missing = self.store.find(group_id)  # another one may have its place
+                error = error or missing
             if not error:
                 error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.prepare_deletion()
             if not error and group is not None:

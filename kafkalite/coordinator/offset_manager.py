@@ -266,7 +266,7 @@ class OffsetManager:
         *,
         at_once: bool = False,
     ) -> bool:
-        """Whether the log takes it. `at_once`: what the log refuses to remove is gone until the next start."""
+        """Whether the log takes it. `at_once`: what it refuses is gone until the group is loaded again."""
         tombstones: Records = [(offset_key(group.group_id, topic, index), None) for topic, index in partitions]
         takes_group = not group.has_members and group.offsets.is_empty_without(partitions)
         if takes_group:
@@ -305,9 +305,10 @@ class OffsetManager:
         return removed
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Remove all offsets of the topic."""
+        """Remove all offsets of the topic, and groups that have had no others."""
         for group in self._store:
-            self._begin_removal(group, group.offsets.of_topic(topic), at_once=True)
+            if partitions := group.offsets.of_topic(topic):
+                self._begin_removal(group, partitions, at_once=True)
 
 
 def _ignore(error: ErrorCode) -> None:
