@@ -45,12 +45,13 @@ class Tables(Protocol[StepT_contra]):
 
 
 class Change(Generic[StepT]):
-    """The steps of one decision, which have taken effect."""
+    """The steps of one decision, which have taken effect. `forgotten` are the deadlines that went with them."""
 
-    __slots__ = ("_tables", "_undo", "steps")
+    __slots__ = ("_tables", "_undo", "forgotten", "steps")
 
     def __init__(self, tables: Tables[StepT]) -> None:
         self.steps: list[StepT] = []
+        self.forgotten: list[Deadline] = []
         self._tables = tables
         self._undo: list[Undo] = []
 
@@ -79,13 +80,21 @@ def undone(changes: Sequence[Change[Any]]) -> Iterator[None]:
             change.redo()
 
 
+def take_back(
+    change: Change[Any], later: Sequence[Change[Any]], deadlines: MemberDeadlines, now_ms: int
+) -> Sequence[Any]:
+    """The log has refused the change: undoes it beneath those that are decided already, as the log will have it."""
+    with undone(later):
+        change.undo()
+    return deadlines.restore(change.forgotten, now_ms)
+
+
 class StoredChange(NamedTuple):
     """Steps on their way, and what follows when they are in the log."""
 
     change: Change[Any]
     answers: list[HeldAnswer]
     effects: Sequence[Any]
-    forgotten: Sequence[Deadline]  # of members that it removes
 
 
 class Changes(Generic[StepT]):
@@ -117,16 +126,15 @@ class Changes(Generic[StepT]):
         change: Change[StepT],
         answers: Sequence[HeldAnswer] = (),
         effects: Sequence[Any] = (),
-        forgotten: Sequence[Deadline] = (),
     ) -> Sequence[Any]:
         """Append the steps of the change; answers and effects wait for it, or for an earlier change without any of
-        their own. If the change is undone, so are the `forgotten` deadlines."""
+        their own."""
         if not change.steps:
             if self._in_flight:
                 self._in_flight[-1].answers.extend(answers)
                 return ()
             return [Answer(each.waiter, each.result) for each in answers]
-        stored = StoredChange(change, [*answers], effects, forgotten)
+        stored = StoredChange(change, [*answers], effects)
         self._in_flight.append(stored)
         preceding, self.preceding_records = self.preceding_records, []
         return [Append([*preceding, *self._records_of(self._group_id, change.steps)], stored)]
@@ -134,16 +142,15 @@ class Changes(Generic[StepT]):
     def on_append(self, then: StoredChange, error: ErrorCode, now_ms: int) -> Sequence[Any]:
         if self.is_closed:
             return ()
-        is_last = then is self._in_flight[-1]
+        later = self.in_flight[self._in_flight.index(then) + 1 :]
         self._in_flight.remove(then)
         if not error:
             return [*(Answer(each.waiter, each.result) for each in then.answers), *then.effects]
         effects: list[Any] = []
         if error in STAYS_IN_LOG:
             effects += then.effects
-        elif is_last:
-            then.change.undo()
-            effects += self._deadlines.restore(then.forgotten, now_ms)
+        else:
+            effects += take_back(then.change, later, self._deadlines, now_ms)
         shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
         return [*effects, *(Answer(each.waiter, each.refuse(shown)) for each in then.answers)]
 

@@ -77,25 +77,22 @@ class MemberDeadlines:
     def get(self, wait: Wait, member_id: str) -> int | None:
         return self._by_wait[wait].get(member_id)
 
-    def cancel(self, wait: Wait, member_id: str) -> None:
-        """The timer stays: it finds nothing due."""
-        self._by_wait[wait].pop(member_id, None)
+    def cancel(self, wait: Wait, member_id: str) -> list[Deadline]:
+        """Returns the deadline, if there was one, for `restore`. The timer stays: it finds nothing due."""
+        deadline_ms = self._by_wait[wait].pop(member_id, None)
+        return [] if deadline_ms is None else [Deadline(wait, member_id, deadline_ms)]
 
     def forget(self, member_id: str) -> list[Deadline]:
-        """The member is being removed. Returns its deadlines, for `restore` if the log refuses that."""
-        forgotten = []
-        for wait, deadlines in self._by_wait.items():
-            deadline_ms = deadlines.pop(member_id, None)
-            if deadline_ms is not None:
-                forgotten.append(Deadline(wait, member_id, deadline_ms))
-        return forgotten
+        """The member is being removed. Returns its deadlines, for `restore`."""
+        return [each for wait in self._by_wait for each in self.cancel(wait, member_id)]
 
     def restore(self, forgotten: Iterable[Deadline], now_ms: int) -> list[SetTimer]:
-        """Members stay, for the log refused their removal: a member that has left by its own word gives no other sign
-        of life. Deadlines that have passed do so again after `RETRY_MS`."""
+        """The log refused the change with which these were forgotten: a member that has left by its own word gives no
+        other sign of life. Deadlines that have passed do so again after `RETRY_MS`; newer ones of a member stay."""
         return [
             effect
             for wait, member_id, time_ms in forgotten
+            if member_id not in self._by_wait[wait]
             for effect in self.set(wait, member_id, max(time_ms, now_ms + RETRY_MS))
         ]
 

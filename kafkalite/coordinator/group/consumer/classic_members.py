@@ -95,7 +95,7 @@ class ClassicMembers:
         if is_downgrade:
             reason = "it is classic again, and its assignment is outdated" if is_outdated else None
             return (DowngradeGroup(frozenset(), epoch_before, reason, change, (answer,)),)
-        group.deadlines.cancel(Wait.JOIN, member_id)
+        change.forgotten += group.deadlines.cancel(Wait.JOIN, member_id)
         change.effects += group.deadlines.set(Wait.SESSION, member_id, now.monotonic_ms + request.session_timeout_ms)
         change.effects += group.deadlines.set(Wait.SYNC, member_id, now.monotonic_ms + request.rebalance_timeout_ms)
         return group.store(change, [answer])
@@ -140,7 +140,7 @@ class ClassicMembers:
             [(name, indexes) for name, indexes in named if name is not None], records.subscription_version(metadata)
         )
         change = group.new_change()
-        group.deadlines.cancel(Wait.SYNC, member.member_id)
+        change.forgotten += group.deadlines.cancel(Wait.SYNC, member.member_id)
         change.effects += group.deadlines.set(Wait.SESSION, member.member_id, now_ms + classic.session_timeout_ms)
         result = SyncResult(ErrorCode.NONE, request.protocol_type, request.protocol_name, assignment)
         return group.store(change, [HeldAnswer(waiter, result, SyncResult)])

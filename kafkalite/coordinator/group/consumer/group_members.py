@@ -15,7 +15,7 @@ from typing import Any
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.named_tuple import NamedTuple
-from kafkalite.coordinator.group.changes import HeldAnswer
+from kafkalite.coordinator.group.changes import HeldAnswer, take_back
 from kafkalite.coordinator.group.consumer.group_change import DowngradeGroup, GroupChange
 from kafkalite.coordinator.group.consumer.group_environment import ConsumerGroupConfig, GroupEnvironment
 from kafkalite.coordinator.group.consumer.group_tables import ConsumerGroupTables, SetRegex
@@ -65,12 +65,11 @@ class _Revocation(NamedTuple):
 class PendingAppend:
     """A change whose records are on their way to the log, with the answers that wait for it."""
 
-    __slots__ = ("answers", "change", "forgotten")
+    __slots__ = ("answers", "change")
 
-    def __init__(self, change: GroupChange, answers: Iterable[HeldAnswer], forgotten: Sequence[Deadline]) -> None:
+    def __init__(self, change: GroupChange, answers: Iterable[HeldAnswer]) -> None:
         self.change = change
         self.answers = [*answers]
-        self.forgotten = forgotten  # of members that it removes
 
 
 class WaitingMembers:
@@ -253,7 +252,7 @@ class GroupMembers:
             if current.state is MemberState.UNREVOKED:
                 change.effects += self._await_revocation(member, now)
             else:
-                self.deadlines.cancel(Wait.REVOCATION, member_id)
+                change.forgotten += self.deadlines.cancel(Wait.REVOCATION, member_id)
         return current
 
     def _await_revocation(self, member: ConsumerMember, now: Moment) -> Sequence[Any]:
@@ -314,8 +313,10 @@ class GroupMembers:
             return [DowngradeGroup(leaving, self.tables.group_epoch, "it is classic again", change, (*answers,))]
         if members:
             change.remove(members)
-        forgotten = [each for member in members for each in self.deadlines.forget(member.member_id)]
-        return self.store(change, answers, [*due, *forgotten])
+        change.forgotten += due
+        for member in members:
+            change.forgotten += self.deadlines.forget(member.member_id)
+        return self.store(change, answers)
 
     def _is_classic_without(self, members: Collection[ConsumerMember]) -> bool:
         """Whether only members of the classic protocol are left without these, so that the group becomes classic."""
@@ -332,18 +333,16 @@ class GroupMembers:
 
     # --- storing
 
-    def store(
-        self, change: GroupChange, answers: Iterable[HeldAnswer], forgotten: Sequence[Deadline] = ()
-    ) -> Sequence[Any]:
+    def store(self, change: GroupChange, answers: Iterable[HeldAnswer]) -> Sequence[Any]:
         """Append the records of the change; the answers wait for it, or for an earlier change without any of their
-        own. If the change is undone, so are the `forgotten` deadlines."""
+        own."""
         self.environment.totals.rebalances += change.is_bumped
         if not change.steps:
             if self._in_flight:
                 self._in_flight[-1].answers += answers
                 return change.effects
             return [*change.effects, *(Answer(each.waiter, each.result) for each in answers)]
-        pending = PendingAppend(change, answers, forgotten)
+        pending = PendingAppend(change, answers)
         self._in_flight.append(pending)
         preceding, self.preceding_records = self.preceding_records, []
         return [Append([*preceding, *records_of(self.group_id, change.steps)], pending), *change.effects]
@@ -351,15 +350,14 @@ class GroupMembers:
     def on_append(self, then: PendingAppend, error: ErrorCode, now: Moment) -> Sequence[Any]:
         if self.is_closed:
             return ()
-        is_last = then is self._in_flight[-1]
+        later = [each.change for each in self._in_flight[self._in_flight.index(then) + 1 :]]
         self._in_flight.remove(then)
         if not error:
             return [Answer(each.waiter, each.result) for each in then.answers]
         effects: list[Any] = []
-        if error not in STAYS_IN_LOG and is_last:
-            then.change.undo()
+        if error not in STAYS_IN_LOG:
+            effects += take_back(then.change, later, self.deadlines, now.monotonic_ms)
             self.refresh.reset()
-            effects += self.deadlines.restore(then.forgotten, now.monotonic_ms)
         shown = CONSUMER_GROUP_APPEND_ERROR.get(error, error)
         return [*effects, *(Answer(each.waiter, each.refuse(shown)) for each in then.answers)]
 
@@ -377,6 +375,8 @@ class GroupMembers:
             if due.wait is Wait.REVOCATION:
                 revocation = self._revocations.get(due.member_id)
                 if revocation is None or revocation.epoch != member.current.epoch:
+                    continue
+                if member.current.state is not MemberState.UNREVOKED:  # the change that set it was undone
                     continue
             if conversion:
                 self.deadlines.restore([due], now.monotonic_ms)

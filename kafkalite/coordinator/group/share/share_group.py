@@ -277,7 +277,8 @@ class ShareGroup(ModernGroup[Step]):
             change.make(step(member.member_id, None))
         tables = self.tables
         change.make(SetGroupEpoch(tables.group_epoch + 1, self.environment.topics.hash_of(tables.subscribed_topics)))
-        return self.changes.store(change, answers, forgotten=[*due, *self.deadlines.forget(member.member_id)])
+        change.forgotten += [*due, *self.deadlines.forget(member.member_id)]
+        return self.changes.store(change, answers)
 
     def on_timer(self, timer: Any, now: Moment) -> Sequence[Any]:
         effects: list[Any] = []

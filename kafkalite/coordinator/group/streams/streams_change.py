@@ -153,5 +153,5 @@ class StreamsChange(Change[Step]):
             deadline_ms = now.monotonic_ms + max(0, metadata.rebalance_timeout_ms)
             self.effects += deadlines.set(Wait.REVOCATION, member_id, deadline_ms)
         else:
-            deadlines.cancel(Wait.REVOCATION, member_id)
+            self.forgotten += deadlines.cancel(Wait.REVOCATION, member_id)
         return after

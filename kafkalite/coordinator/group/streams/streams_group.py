@@ -261,10 +261,10 @@ class StreamsGroup(ModernGroup[Step]):
     ) -> Sequence[Any]:
         logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
         change.remove_member(member.member_id)
-        forgotten = [*due, *self.deadlines.forget(member.member_id)]
+        change.forgotten += [*due, *self.deadlines.forget(member.member_id)]
         if not self.tables.members:
             self._shutdown_by = None
-        return self.changes.store(change, answers, forgotten=forgotten)
+        return self.changes.store(change, answers)
 
     def on_timer(self, timer: Any, now: Moment) -> Sequence[Any]:
         if timer == INITIAL_DELAY:

@@ -400,6 +400,39 @@ def test_a_member_whose_leaving_the_log_refuses_is_expelled_after_its_session(wo
     assert list(world.group().tables.members) == ["m2"]
 
 
+def test_members_that_expire_together_stay_together_if_the_log_refuses(world):
+    for member in ("m1", "m2", "m3"):
+        world.join(member, "foo")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.clock.advance(SESSION_MS)
+    assert world.group().tables.members.keys() == {"m1", "m2", "m3"}
+    assert world.group().tables.group_epoch == 4
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(500)
+    assert world.group().state_name == "Empty" and world.group().tables.group_epoch == 7
+    world.restart()
+    assert world.group().state_name == "Empty" and world.group().tables.group_epoch == 7
+
+
+def test_a_member_that_was_not_let_go_of_its_partitions_is_waited_for_again(world):
+    """It has given them up, but the log has refused that."""
+    world.join("m1", "foo")
+    world.join("m2", "foo")
+    world.beat("m1", world.member("m1").current.epoch)
+    epoch = world.member("m1").current.epoch
+    assert world.member("m1").current.state is MemberState.UNREVOKED
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    kept = world.assigned("m1")
+    assert world.beat("m1", epoch, owns=kept).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.refuses = ErrorCode.NONE
+    for _ in range(4):
+        world.clock.advance(REBALANCE_MS // 4 - 1)
+        assert world.beat("m1", epoch).error == ErrorCode.NONE
+        world.beat("m2", world.member("m2").current.epoch)
+    world.clock.advance(4)
+    assert world.group().tables.members.keys() == {"m2"}
+
+
 def test_a_change_that_is_late_in_the_log_stays(world):
     world.dawdles = True
     waiter = world.send("m1", 0, rebalance_timeout_ms=1, topics=["foo"], owns={})

@@ -78,6 +78,26 @@ def test_a_member_whose_leaving_the_log_refuses_is_expelled_after_its_session(wo
     assert world.group().state_name == "Empty"
 
 
+def test_members_that_expire_together_stay_together_if_the_log_refuses(world):
+    for member in ("m1", "m2", "m3"):
+        world.beat(member, 0, "foo")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.clock.advance(SESSION_MS)
+    assert world.group().tables.members.keys() == {"m1", "m2", "m3"}
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(500)
+    assert world.group().state_name == "Empty"
+    world.restart()
+    assert world.group().state_name == "Empty"
+
+
+def test_an_empty_group_outlives_a_topic_that_it_does_not_read(world):
+    epoch = world.beat("m1", 0, "foo").member_epoch
+    assert epoch and world.beat("m1", -1).error == ErrorCode.NONE
+    world.coordinator.offsets.on_topic_deleted("bar")
+    assert world.group().state_name == "Empty"
+
+
 def test_a_group_that_could_not_be_stored_is_none(world):
     world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
     assert world.beat("m1", 0, "foo").error == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -452,6 +452,19 @@ def test_a_member_whose_leaving_the_log_refuses_is_expelled_after_its_session(wo
     assert world.group().state_name == "Empty"
 
 
+def test_members_that_expire_together_stay_together_if_the_log_refuses(world):
+    for member in ("m1", "m2", "m3"):
+        world.join(member)
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.clock.advance(SESSION_MS)
+    assert world.group().tables.members.keys() == {"m1", "m2", "m3"}
+    world.refuses = ErrorCode.NONE
+    world.clock.advance(500)
+    assert world.group().state_name == "Empty"
+    world.restart()
+    assert world.group().state_name == "Empty"
+
+
 def test_answers_wait_for_the_log(world):
     world.join("m1")
     world.dawdles = True
