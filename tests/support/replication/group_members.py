@@ -32,6 +32,10 @@ REFUSED = {  # until the member has been assigned its partitions again, the same
     KafkaError.STALE_MEMBER_EPOCH,
 }
 
+WITHOUT_OFFSETS = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE}
+"""Errors with which librdkafka 2.16 gives up to ask for the committed offsets of new partitions, which it then does not
+read: the answer of a coordinator that has moved has an error of the group alone, as in Kafka."""
+
 UNCOMPACTED = {"log.cleaner.min.compaction.lag.ms": str(1 << 40)}
 """Of brokers, where refused commits are looked for in `stored_commits`: compaction would remove all but the latest."""
 
@@ -86,8 +90,11 @@ class GroupMember(threading.Thread):
             "fetch.wait.max.ms": 50,
         }
         self._consumer = Consumer({**common, **QUICK, **settings}, logger=LOG)
-        self._consumer.subscribe([topic], on_revoke=self._on_revoke, on_lost=self._on_lost)
+        self._subscribe()
         self.start()
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe([self._topic], on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def run(self) -> None:
         try:
@@ -141,6 +148,9 @@ class GroupMember(threading.Thread):
             if error.fatal() or error.code() == KafkaError._FATAL:
                 raise Fenced(error)
             assert error.code() != KafkaError._AUTO_OFFSET_RESET, error
+            if error.code() in WITHOUT_OFFSETS:
+                self._consumer.unsubscribe()
+                self._subscribe()
             return
         partition, offset = message.partition(), message.offset()
         assert partition is not None and offset is not None
