@@ -303,8 +303,8 @@ class GroupMembers:
         reason: str,
         due: Sequence[Deadline] = (),
     ) -> Sequence[Any]:
-        """Remove the members, `due`: the deadlines that are the reason. The next heartbeat of another one assigns what
-        was meant for them."""
+        """Remove the members; `due` are the deadlines that are the reason. The next heartbeat of another one assigns
+        what was meant for them."""
         for member in members:
             logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
         change = self.new_change()
