@@ -99,6 +99,7 @@ class GroupMember(threading.Thread):
     def run(self) -> None:
         try:
             batch = 1
+            was_refused = False
             while not self._ends.is_set():
                 self._take(self._consumer.poll(0.1))
                 while self._held and self._held_count() < batch:
@@ -108,7 +109,9 @@ class GroupMember(threading.Thread):
                     self._take(message)
                 # many small commits, and a long backlog is soon read all the same
                 batch = min(2 * batch, BATCH_MAX) if self._held_count() >= batch else 1
-                self._commit()
+                was_refused = self._commit()
+            if was_refused:  # a commit in `close`, without a coordinator that knows the member, may never be answered
+                self._held.clear()
             self._consumer.close()
         except Fenced as failure:
             self.unsure.update((partition, offset) for partition, held in self._held.items() for offset in held)
@@ -163,10 +166,11 @@ class GroupMember(threading.Thread):
         for each in partitions:
             self._held.pop(each.partition, None)
 
-    def _commit(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Commit what is held, of these partitions alone if there are any: each has its answer when this returns. A
-        member that keeps a partition commits there later what was refused. (It does not seek back: beside incremental
-        rebalances librdkafka 2.16 was seen to read on from where the partition had once been assigned.)
+    def _commit(self, partitions: Collection[TopicPartition] | None = None) -> bool:
+        """Commit what is held, of these partitions alone if there are any: each has its answer when this returns. True
+        if some is held still, for it was refused: a member that keeps a partition commits there later. (It does not
+        seek back: beside incremental rebalances librdkafka 2.16 was seen to read on from where the partition had once
+        been assigned.)
         """
         revoked = None if partitions is None else {each.partition for each in partitions}
         is_refused = False
@@ -182,6 +186,7 @@ class GroupMember(threading.Thread):
                     is_refused = revoked is None  # the next poll tells whether it keeps the partition
                     if not is_refused:
                         del self._held[partition]  # the next owner reads them again
+        return is_refused
 
     def _answers(self, asked: list[TopicPartition]) -> dict[int, int]:
         """The error of each partition."""
