@@ -112,7 +112,7 @@ def unverified(t: Teller) -> None:
     t.ask("with the group", me.commit_offsets(group, topic, 5))
     ended(t, me)
     t.ask("after the end", me.commit_offsets(group, topic, 6))
-    look(t, group, topic, "in the end", until=is_stable)
+    look(t, group, topic, "in the end", until=is_stable if t.v < 5 else None)  # from 5 on the next one is open
 
 
 @every_version("TxnOffsetCommit")
