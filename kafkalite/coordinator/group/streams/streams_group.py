@@ -145,6 +145,8 @@ class StreamsGroup(ModernGroup[Step]):
     def _decide(self, request: StreamsHeartbeat, change: StreamsChange, now: Moment) -> StreamsHeartbeatResult:
         config, tables = self.config, self.tables
         was_empty, is_unborn = not tables.members, self.is_unborn
+        if was_empty:
+            self._shutdown_by = None  # not by the last removal, which the log may refuse
         member = self._member_of(request, config)
         metadata = _overlaid(member.metadata, request)
         is_changed = change.update_member(member.member_id, metadata)
@@ -262,8 +264,6 @@ class StreamsGroup(ModernGroup[Step]):
         logger.info("group %s loses %s: %s", self.group_id, member.member_id, reason)
         change.remove_member(member.member_id)
         change.forgotten += [*due, *self.deadlines.forget(member.member_id)]
-        if not self.tables.members:
-            self._shutdown_by = None
         return self.changes.store(change, answers)
 
     def on_timer(self, timer: Any, now: Moment) -> Sequence[Any]:

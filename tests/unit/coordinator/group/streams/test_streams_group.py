@@ -381,6 +381,17 @@ def test_the_application_ends_for_all(world):
     assert world.join("m3").statuses == ()
 
 
+def test_an_application_still_ends_if_the_log_refuses_to_let_its_last_member_go(world):
+    world.join("m1")
+    world.beat("m1", 2, shutdown_application=True)
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.leave("m1")
+    world.refuses = ErrorCode.NONE
+    assert statuses(world.beat("m1", 2)) == [Status.SHUTDOWN_APPLICATION]
+    world.leave("m1")
+    assert world.join("m2").statuses == ()
+
+
 def test_a_leaving_member_may_end_the_application(world):
     world.join("m1")
     world.join("m2")
