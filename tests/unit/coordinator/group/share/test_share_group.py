@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -12,10 +13,14 @@ from tests.support.consumer_group_world import SESSION_MS, Answered, Topics, Wor
 
 
 class ShareWorld(World):
-    """With a share coordinator that begins the state of every partition at once."""
+    """With a share coordinator that begins the state of every partition at once, and deletes it a turn of the loop
+    later."""
 
     def _settings(self):
-        return {"states": SimpleNamespace(initialize=lambda key, epoch, offset, done: done(None))}
+        def delete(key, done):
+            asyncio.get_running_loop().call_soon(done, None)
+
+        return {"states": SimpleNamespace(initialize=lambda key, epoch, offset, done: done(None), delete=delete)}
 
     def beat(self, member, epoch, *topics):
         waiter = Answered()
@@ -96,6 +101,22 @@ def test_an_empty_group_outlives_a_topic_that_it_does_not_read(world):
     assert epoch and world.beat("m1", -1).error == ErrorCode.NONE
     world.coordinator.offsets.on_topic_deleted("bar")
     assert world.group().state_name == "Empty"
+
+
+def test_a_group_is_deleted_once(world):
+    epoch = world.beat("m1", 0, "foo").member_epoch
+    world.clock.advance(1_000)
+    world.beat("m1", epoch)
+    world.beat("m1", -1)
+    assert world.group().tables.state_partitions.initialized
+    since = len(world.log)
+
+    async def delete_twice():
+        return await asyncio.gather(*(world.coordinator.delete_groups(["g"]) for _ in range(2)))
+
+    assert asyncio.run(delete_twice()) == [{"g": ErrorCode.NONE}, {"g": ErrorCode.GROUP_ID_NOT_FOUND}]
+    keys = [record[0] for record in world.log[since:]]
+    assert world.group() is None and len(keys) == len(set(keys))
 
 
 def test_a_group_that_could_not_be_stored_is_none(world):
