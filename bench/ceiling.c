@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 4 << 20, ANSWERS_BYTES = 64 << 10, HEAD_BYTES = 90, ASK_BYTES = 108, SEND_BUFFER_BYTES = 262144 };
+enum { BUFFER_BYTES = 4 << 20, ANSWERS_BYTES = 64 << 10, HEAD_BYTES = 90, ASK_BYTES = 108, SEND_BUFFER_BYTES = 163840 };
 static const off_t LOG_BYTES = 512 << 20;
 
 static void fail(const char *what) {

@@ -46,7 +46,7 @@ class NetworkLimits(NamedTuple):
     queued_max_request_bytes: int = -1
     """Of large requests that have come in part; negative: `REQUEST_MEMORY_BYTES`, or one request if that is more."""
     socket_receive_buffer_bytes: int = 100 * 1024
-    socket_send_buffer_bytes: int = 256 * 1024
+    socket_send_buffer_bytes: int = 160 * 1024
     socket_listen_backlog_size: int = 50
     of_listeners: Mapping[str, ListenerLimits] = MappingProxyType({})
     protected_listener: str | None = None
