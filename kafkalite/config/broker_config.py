@@ -83,8 +83,8 @@ class BrokerConfig(StreamsSettings):
     listener_security_protocol_map: Mapping[str, str] = string("SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "The security protocol of each listener's name.", convert=parse_protocol_map, dynamic=True)
     inter_broker_listener_name: str | None = string(None, "The listener that other brokers use.")
     num_network_threads: int = integer(3, "Processors that share the connections; a change while running counts from the next start on.", at_least=1, dynamic=True)
-    # Kafka has 100 KiB. A larger one is faster for a client that throws bytes away and slower for librdkafka, whose two
-    # threads then get in each other's way (docs/performance.md)
+    # Kafka has 100 KiB. A larger one is faster for large records and for clients that throw bytes away, and slower for
+    # librdkafka with small records, whose two threads then get in each other's way (docs/performance.md)
     socket_send_buffer_bytes: int = integer(163_840, "Send buffer of a socket; -1 leaves it to the system.", at_least=-1)
     socket_receive_buffer_bytes: int = integer(102_400, "Receive buffer of a socket; -1 leaves it to the system.", at_least=-1)
     socket_request_max_bytes: int = integer(100 * _MIB, "Largest request; a larger one closes its connection.", at_least=1)
