@@ -48,7 +48,7 @@ GIVEN = Explained(
 )
 OTHER_DEFAULTS = Explained(
     "log.dir, socket.send.buffer.bytes and replica.socket.receive.buffer.bytes have other defaults",
-    "/tmp/kafka-logs is lost with the next start of the machine; larger buffers are faster (docs/performance.md)",
+    "/tmp/kafka-logs is lost with the next start of the machine; other buffers are faster (docs/performance.md)",
     *at(("log.dir", "socket.send.buffer.bytes", "replica.socket.receive.buffer.bytes"), ".**"),
 )
 OF_THE_AUTHORIZER = Explained(
