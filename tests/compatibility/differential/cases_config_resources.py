@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.idle_settings import IDLE
 from kafkalite.protocol.messages.configs import (
@@ -199,14 +201,23 @@ def what_has_settings(t: Teller) -> None:
     t.ask("of metrics", change(METRICS, metrics, ("metrics", SET, "*")), 1)
     settled(t, GROUP, group, "the group described", TIMEOUT, "50000")
     settled(t, METRICS, metrics, "described", "metrics", "*")
+    # Version 0 lists metrics alone. Kafka describes settings from its metadata cache, and lists the resources that its
+    # DynamicConfigPublisher has passed on, a moment later.
+    listed = {group, metrics} if t.v > 0 else {metrics}
     for kinds in ([], [2], [4], [METRICS], [GROUP], [GROUP, METRICS, GROUP], [0], [1], [3], [-1], [2, 7]):
         if t.v > 0 or not kinds:
             t.ask(
                 f"of types {kinds}",
                 ListConfigResourcesRequest(resource_types=kinds),
+                until=None if kinds else lambda answer: listed <= _names(answer),
             )
     t.ask("no more of the group", change(GROUP, group, (TIMEOUT, DELETE, None)), 1)
     t.ask("no more of metrics", change(METRICS, metrics, ("metrics", DELETE, None)), 1)
     settled(t, GROUP, group, "the group without any", TIMEOUT, "45000")
     settled(t, METRICS, metrics, "none again", "metrics", "")
-    t.ask("in the end", ListConfigResourcesRequest())
+    t.ask("in the end", ListConfigResourcesRequest(), until=lambda answer: not listed & _names(answer))
+
+
+def _names(answer: Any) -> set[str]:
+    """Names in an answer to ListConfigResources."""
+    return {one.resource_name for one in answer.config_resources}
