@@ -218,7 +218,7 @@ class ConsumerGroups:
                 self._performer.perform(classic, classic.on_loaded(self._performer.now()))
             for each in effect.answers:
                 each.waiter.answer(each.refuse(shown) if error else each.result)
-            if is_stored and effect.reason is not None:
+            if is_stored and effect.reason is not None and classic.members:  # all may have left meanwhile
                 self._performer.perform(classic, classic.rebalance(effect.reason, self._performer.now()))
 
         self._store.append(group.partition, records, on_append)

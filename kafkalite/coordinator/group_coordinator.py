@@ -22,6 +22,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.consumer_groups import ConsumerGroups
 from kafkalite.coordinator.group.classic.group_state import AssignmentStored
 from kafkalite.coordinator.group.consumer.group_environment import GroupEnvironment
+from kafkalite.coordinator.group.deadlines import RETRY_MS
 from kafkalite.coordinator.group.group import (
     CLASSIC,
     CONSUMER,
@@ -41,6 +42,7 @@ from kafkalite.coordinator.runtime.effects import (
     AppendRecords,
     Effect,
     EffectPerformer,
+    SetTimer,
     Waiter,
 )
 
@@ -244,8 +246,8 @@ class GroupCoordinator:
         return effects
 
     def _on_timer(self, group: Group, timer: Any) -> Sequence[Effect]:
-        if self._groups.get(group.group_id) is not group:  # another has taken its place, and is being stored
-            return ()
+        if self._groups.get(group.group_id) is not group:  # another has its place, which it may get back
+            return [SetTimer(timer, self._monotonic_ms() + RETRY_MS)] if self.store.is_replaced(group) else ()
         return group.on_timer(timer, self._performer.now())
 
     def _perform_other(self, group: Group, effect: Any) -> None:

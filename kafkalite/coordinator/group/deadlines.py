@@ -13,7 +13,7 @@ from kafkalite.common.named_tuple import NamedTuple
 from kafkalite.coordinator.runtime.effects import SetTimer
 
 NEVER_MS = 1 << 62
-RETRY_MS = 500  # after the log refused the removal of a member
+RETRY_MS = 500  # after the log refused the removal of a member, or while another group has the group's place
 _WAITING_PART, _WAITING_MIN_MS = 10, 20
 
 
@@ -108,11 +108,6 @@ class MemberDeadlines:
         for wait, member_id, _ in due:
             del self._by_wait[wait][member_id]
         return due
-
-    def watch_anew(self) -> Sequence[SetTimer]:
-        """Set the timer after a time in which it may have fired without `take_due`."""
-        self.timer_ms = NEVER_MS
-        return self.watch_earliest()
 
     def watch_earliest(self) -> Sequence[SetTimer]:
         """Set the timer again after `take_due`."""

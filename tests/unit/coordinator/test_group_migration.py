@@ -6,8 +6,9 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.consumer.group_environment import MigrationPolicy
+from kafkalite.coordinator.group.deadlines import RETRY_MS
 from kafkalite.protocol.records import encode_assignment, read_assignment
-from tests.support.consumer_group_world import SESSION_MS, Topics, World, named
+from tests.support.consumer_group_world import REBALANCE_MS, SESSION_MS, Topics, World, named
 
 WHOLE = encode_assignment([("foo", [0, 1])], 1)
 
@@ -291,3 +292,40 @@ def test_a_partition_that_is_lost_amid_two_conversions_leaves_nothing(world):
     count = len(world.log)
     world.clock.advance(2 * SESSION_MS)
     assert len(world.log) == count and world.coordinator.timer_count == 0
+
+
+def test_a_group_that_was_classic_for_a_moment_writes_nothing_behind_its_successor(world):
+    old, _, _ = upgraded_and_back(world)
+    world.classic_leave(old)
+    joined = world.send("yy", 0, topics=["foo"], owns={}, rebalance_timeout_ms=60_000)
+    count = len(world.log)
+    world.catch_up()
+    assert joined.result.error == ErrorCode.NONE and len(world.log) == count
+    world.restart()
+    assert world.group().kind == "consumer" and set(world.group().tables.members) == {"yy"}
+
+
+def test_a_session_that_ends_during_an_upgrade_ends_after_its_refusal(world):
+    classic_group(world)
+    world.dawdles = True
+    world.send("zz", 0, topics=["foo"], owns={}, rebalance_timeout_ms=REBALANCE_MS)
+    assert world.group().kind == "consumer"
+    world.clock.advance(SESSION_MS)
+    world.catch_up(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert world.group().kind == "classic" and world.group().has_members
+    world.clock.advance(RETRY_MS)
+    assert not world.group().has_members
+
+
+def test_sessions_that_end_during_the_way_back_end_after_its_refusal(world):
+    old = classic_group(world)
+    world.join("zz", "foo")
+    world.dawdles = True
+    world.send("zz", -1)
+    assert world.group().kind == "classic"
+    world.clock.advance(SESSION_MS + REBALANCE_MS)
+    world.catch_up(ErrorCode.NOT_ENOUGH_REPLICAS)
+    world.dawdles = False
+    assert set(world.group().tables.members) == {"zz", old}
+    world.clock.advance(2 * RETRY_MS)
+    assert world.group().kind == "classic" or not world.group().has_members

@@ -379,7 +379,7 @@ class GroupMembers:
                 if member.current.state is not MemberState.UNREVOKED:  # the change that set it was undone
                     continue
             if conversion:
-                self.deadlines.restore([due], now.monotonic_ms)
+                effects += self.deadlines.restore([due], now.monotonic_ms)
                 continue
             fencing = self.fence([member], (), f"it did not give {due.wait.value} in time", [due])
             if fencing and isinstance(fencing[0], DowngradeGroup):
@@ -401,11 +401,9 @@ class GroupMembers:
         return self.deadlines.set(Wait.SESSION, member_id, now_ms + timeout_ms)
 
     def retry_removal(self, member_ids: Iterable[str], now: Moment) -> Sequence[Any]:
-        """The log refused the conversion that was to remove these members: their sessions end a moment later. The timer
-        is set anew, for it was ignored meanwhile."""
-        for each in member_ids:
-            self.deadlines.set(Wait.SESSION, each, now.monotonic_ms + RETRY_MS)
-        return self.deadlines.watch_anew()
+        """The log refused the conversion that was to remove these members: their sessions end a moment later."""
+        deadline_ms = now.monotonic_ms + RETRY_MS
+        return [effect for each in member_ids for effect in self.deadlines.set(Wait.SESSION, each, deadline_ms)]
 
     def close(self, error: ErrorCode) -> Sequence[Any]:
         """The group is gone from here: waiting answers get `error`."""

@@ -105,6 +105,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule(slot=slots, returns=st.booleans())
     def leave(self, slot, returns):
         self.clients[slot].leave(returns=returns)
+        self.group_epoch_only_rises()
 
     @rule(slot=slots, leaves=st.booleans(), is_classic=st.booleans())
     def restart(self, slot, leaves, is_classic):
@@ -112,6 +113,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         old = self.clients[slot]
         if leaves:
             old.leave(returns=True)
+            self.group_epoch_only_rises()
         self.clients[slot] = self.new_client(slot, old.topics, old.regex, is_classic=is_classic)
 
     # --- what happens around them
