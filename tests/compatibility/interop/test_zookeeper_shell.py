@@ -43,16 +43,18 @@ deleteall /z
 ls /z
 quit
 """
+_PROMPT = re.compile(r"\[zk: [^]]*\] ")
 _CHANGING = re.compile(r"([cmp]Zxid = \S+|[cm]time = .*|zxid: \S+|127\.0\.0\.1:\d+|ephemeralOwner = 0x[0-9a-f]{3,})")
 
 
 def said(server: ZooKeeper) -> list[str]:
-    """The shell's lines without times and transactions, and without those of its loggers."""
+    """The shell's lines without times and transactions, and without those of its loggers. Without its prompts as well:
+    another thread prints the events, before or after the next one."""
     java = find_java()
     assert java is not None
     command = [java, "-cp", f"{find_jars()}/*", "org.apache.zookeeper.ZooKeeperMain", "-server", server.connect]
     done = subprocess.run(command, input=SCRIPT, capture_output=True, text=True, timeout=120, check=False)
-    lines = [_CHANGING.sub("", line) for line in done.stdout.splitlines()]
+    lines = [_CHANGING.sub("", line) for line in _PROMPT.sub("", done.stdout).splitlines()]
     return sorted(
         line for line in lines if line.strip() and "WatchedEvent state:" not in line and " main ERROR " not in line
     )
