@@ -154,6 +154,7 @@ class FaultyFiles(Files):
         self._block_bytes = block_bytes
         self._faults: list[Fault] = []
         self._by_fd: dict[int, tuple[_File | _Directory, str]] = {}
+        self._own_fds: set[int] = set()
         self._changes: list[_Change] = []
         self._root = _Directory(None, "")
         self._adopt(self._root, root)
@@ -196,6 +197,7 @@ class FaultyFiles(Files):
     def open(self, path: str, flags: int) -> int:
         node = self._open(path, flags)
         fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._own_fds.add(fd)
         self._opened(fd, path, node, flags)
         return fd
 
@@ -233,7 +235,16 @@ class FaultyFiles(Files):
 
     def close(self, fd: int) -> None:  # type: ignore[override]
         self._by_fd.pop(fd, None)
+        self._own_fds.discard(fd)
         os.close(fd)
+
+    def _close_all(self) -> None:
+        """The descriptors of a process that is gone, but for those of `OpenFile`, which its garbage closes."""
+        while self._own_fds:
+            os.close(self._own_fds.pop())
+
+    def __del__(self) -> None:
+        self._close_all()
 
     def pread(self, fd: int, size: int, position: int) -> bytes:  # type: ignore[override]
         found = self._by_fd.get(fd)
@@ -363,6 +374,7 @@ class FaultyFiles(Files):
     def kill(self) -> FaultyFiles:
         """The process is gone, the machine runs on: the same disk for the next process."""
         self.check()
+        self._close_all()
         self._by_fd.clear()
         self.ended = None
         self.end_at = 0
