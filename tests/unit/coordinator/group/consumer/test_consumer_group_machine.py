@@ -78,8 +78,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             return
         for client in self.clients.values():
             if isinstance(client, ClassicClient):
-                target = after.tables.targets.get(client.member_id)
-                kept = {(topic, index) for topic, some in target.items() for index in some}
+                member = after.tables.members.get(client.member_id)
+                known = member.current.assigned if member is not None else {}
+                kept = {(topic, index) for topic, some in known.items() for index in some}
                 self.given_away.setdefault(client, set()).update(client.owned - kept)
 
     @rule(slot=slots, is_lost=st.booleans(), says_owned=st.booleans())
