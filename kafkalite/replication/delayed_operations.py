@@ -24,6 +24,7 @@ class DelayedAcks(list[tuple[int, Notify]]):
     def complete(self, acked_offset: int, end_offset: int, error: KafkaError | None, failed_from: int = 0) -> None:
         """Notifies the producers whose records lie below `acked_offset`, and those whose records are not in the log any
         more. With an error it refuses those with records at or past `failed_from`."""
+        kept: list[tuple[int, Notify]] = []
         for last_offset, notify in self.withdraw():
             if last_offset < acked_offset:
                 notify(None)
@@ -32,7 +33,8 @@ class DelayedAcks(list[tuple[int, Notify]]):
             elif last_offset >= end_offset:  # another batch may get this offset
                 notify(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the batch was cut off before it was committed"))
             else:
-                self.append((last_offset, notify))
+                kept.append((last_offset, notify))
+        self[:0] = kept  # before those that callbacks have added
 
     def withdraw(self) -> list[tuple[int, Notify]]:
         """Empties the list; returns its content."""
