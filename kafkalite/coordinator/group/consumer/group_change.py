@@ -116,10 +116,23 @@ class GroupChange(Change[Step]):
             known = self.tables.regexes.get(regex)
             is_changed = is_changed or value.topics != (known.topics if known is not None else frozenset())
             self.make(SetRegex(regex, value))
+            is_changed = is_changed or (known is None and self._is_target_outdated(regex))
         metadata_hash = self._metadata_hash()
         if is_changed or metadata_hash != self.tables.metadata_hash:
             self._bump(metadata_hash)
             self.is_bumped = True
+
+    def _is_target_outdated(self, regex: str) -> bool:
+        """Whether the target has partitions for a member with this expression that it is not subscribed to any more. In
+        Kafka they have no reader until the next rebalance, if the expression matches nothing and others subscribe to
+        their topics."""
+        tables, topics = self.tables, self._environment.topics
+        return any(
+            topics.name_of(topic_id) not in tables.topics_of(member)
+            for member_id, member in tables.members.items()
+            if member.regex == regex
+            for topic_id in tables.targets.get(member_id)
+        )
 
     def _metadata_hash(self) -> int:
         return self._environment.topics.hash_of(self.tables.subscribed_topics)

@@ -299,6 +299,24 @@ def test_a_regular_expression_is_resolved_after_the_first_heartbeat(world):
     assert world.group().is_subscribed_to_topic("foo-1")
 
 
+def test_partitions_go_to_another_when_an_expression_matches_them_no_more(world):
+    def beat_often():
+        for _ in range(6):
+            world.clock.advance(10_000)
+            for member in ("a", "b"):
+                world.beat(member, world.member(member).current.epoch, owns=world.assigned(member))
+            world.resolve()
+
+    world.topics.create("bar", 2)
+    world.join("a", regex=".*")
+    world.join("b", regex="ba.")
+    beat_often()
+    assert "bar" in world.assigned("b")
+    world.beat("b", world.member("b").current.epoch, regex="nothing", owns={})
+    beat_often()
+    assert world.assigned("a")["bar"] == [0, 1] and world.assigned("b") == {}
+
+
 def test_a_regular_expression_finds_new_topics(world):
     world.join("m1", topics=None, regex="fo+.*")
     world.resolve()
