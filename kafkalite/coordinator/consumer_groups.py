@@ -78,7 +78,6 @@ class ConsumerGroups:
     ) -> None:
         """ConsumerGroupHeartbeat: `waiter` is answered when the change is in the log."""
         from kafkalite.coordinator.group.consumer.heartbeat import HeartbeatResult, refused, validate
-        from kafkalite.coordinator.group_migration import refuse_syncs
 
         store, performer = self._store, self._performer
         try:
@@ -102,7 +101,7 @@ class ConsumerGroups:
                 store.by_id[group_id] = group
             else:
                 if known.kind == CLASSIC:
-                    performer.perform(known, refuse_syncs(cast("ClassicGroup", known)))
+                    performer.perform(known, cast("ClassicGroup", known).refuse_syncs(performer.now()))
                 store.replace(known, group)
         performer.perform(group, [*effects, *decided])
 

@@ -28,10 +28,9 @@ from kafkalite.coordinator.group.consumer.group_tables import (
 )
 from kafkalite.coordinator.group.consumer.member import ClassicMember, CurrentAssignment, MemberState, Subscription
 from kafkalite.coordinator.group.consumer.member_records import records_of
-from kafkalite.coordinator.group.group import SyncResult
 from kafkalite.coordinator.group.partition_sets import PartitionSet, assigned_in_epoch
 from kafkalite.coordinator.group.topics import Topics
-from kafkalite.coordinator.runtime.effects import Answer, Effect
+from kafkalite.coordinator.runtime.effects import Effect
 from kafkalite.protocol.records import (
     CONSUMER_PROTOCOL_TYPE,
     encode_assignment,
@@ -82,15 +81,6 @@ def upgraded(
         for effect in group.members.renew_session(each.member_id, each.session_timeout_ms, now.monotonic_ms)
     ]
     return group, effects
-
-
-def refuse_syncs(classic: ClassicGroup) -> list[Effect]:
-    """A consumer group takes the place of this one: no member gets an assignment whose record is still being stored,
-    for the consumer group does not have it."""
-    waiters = [member.sync_waiter for member in classic.members if member.sync_waiter is not None]
-    for member in classic.members:
-        member.sync_waiter = None
-    return [Answer(waiter, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)) for waiter in waiters]
 
 
 def _refused(classic: ClassicGroup, reason: str) -> KafkaError:

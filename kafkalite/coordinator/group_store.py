@@ -350,9 +350,10 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
     def confirm(self, group: Group) -> None:
         """The group is stored: the one that it replaces is dropped. Waiting members are to join again."""
         old = self._replaced.pop(group, None)
-        if old is not None:
+        while old is not None:  # the first one may replace another, if its tombstones were refused
             is_classic = old.kind == CLASSIC
             self.perform(old, old.close(ErrorCode.REBALANCE_IN_PROGRESS if is_classic else ErrorCode.NOT_COORDINATOR))
+            old = self._replaced.pop(old, None)
 
     def restore(self, group: Group) -> None:
         """The group could not be stored: it is as if it had not been made."""
@@ -360,11 +361,12 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         successor = next((new for new, replaced in self._replaced.items() if replaced is group), None)
         if old is not None and successor is not None:  # it is being stored as well: `old` returns if that fails, too
             self._replaced[successor] = old
-            self.perform(group, group.close(ErrorCode.NOT_COORDINATOR))
         elif old is not None:
             self._move(group, old)
         elif self.by_id.get(group.group_id) is group and group.offsets.is_empty:
             del self.by_id[group.group_id]
+        if self.by_id.get(group.group_id) is not group:  # its members may wait, and its expressions may be matched yet
+            self.perform(group, group.close(ErrorCode.NOT_COORDINATOR))
 
     def _move(self, old: Group, new: Group) -> None:
         new.offsets = old.offsets

@@ -329,3 +329,52 @@ def test_sessions_that_end_during_the_way_back_end_after_its_refusal(world):
     assert set(world.group().tables.members) == {"zz", old}
     world.clock.advance(2 * RETRY_MS)
     assert world.group().kind == "classic" or not world.group().has_members
+
+
+def test_a_refused_upgrade_writes_nothing_later(world):
+    classic_group(world)
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.send("zz", 0, regex="f.*", owns={}, rebalance_timeout_ms=REBALANCE_MS)
+    world.refuses = ErrorCode.NONE
+    world.topics.grow("foo", 3)
+    count = len(world.log)
+    world.resolve()
+    assert len(world.log) == count
+    world.restart()
+    assert (world.group().kind, world.group().state_name) == ("classic", "Stable")
+
+
+def test_a_join_beside_a_way_back_that_is_lost_is_answered(world):
+    member = classic_group(world)
+    world.join("zz", "foo")
+    world.classic_join()
+    world.dawdles = True
+    world.send("zz", -1)
+    joining = world.classic_join(member, topics=("foo", "bar"))
+    world.refuses = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.catch_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.coordinator.store.unload(0)
+    assert joining.result.error == ErrorCode.NOT_COORDINATOR and world.coordinator.timer_count == 0
+
+
+def test_a_member_whose_sync_an_upgrade_refuses_has_a_session_again(world):
+    old = world.classic_join().result.member_id
+    world.dawdles = True
+    syncing = world.classic_sync(old, 1, {old: WHOLE})
+    world.clock.advance(SESSION_MS)
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.send("zz", 0, topics=["foo"], owns={}, rebalance_timeout_ms=REBALANCE_MS)
+    world.refuses, world.dawdles = ErrorCode.NONE, False
+    assert syncing.result.error == ErrorCode.REBALANCE_IN_PROGRESS
+    world.catch_up()
+    world.clock.advance(SESSION_MS)
+    assert not world.group().has_members
+
+
+def test_refused_joins_leave_no_timers(world):
+    classic_group(world)
+    count = world.coordinator.timer_count
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    for number in range(3):
+        world.join(f"z{number}", "foo")
+    assert world.coordinator.timer_count == count

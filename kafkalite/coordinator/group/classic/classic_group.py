@@ -26,7 +26,6 @@ from kafkalite.coordinator.group.classic.group_state import (
     SYNC_ERROR,
     AssignmentStored,
     EmptyGroupStored,
-    GroupState,
     GroupTimer,
     Stored,
 )
@@ -99,14 +98,19 @@ class ClassicGroup(Group):
         """The record of the group as it is."""
         return self._rebalance.records({each.member_id: each.assignment for each in self.members})
 
+    def refuse_syncs(self, now: Moment) -> list[Effect]:
+        """A consumer group takes the place of this one: no member gets an assignment whose record is still being
+        stored, for the consumer group does not have it."""
+        for member in self.members:
+            if member.sync_waiter is not None:
+                self._rebalance.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+                self._rebalance.renew_session(member, now.monotonic_ms)
+        return self._take_effects()
+
     def rebalance(self, reason: str, now: Moment) -> list[Effect]:
         """Begins a rebalance: all members have to join again."""
         self._rebalance.maybe_prepare(now, reason)
         return self._take_effects()
-
-    @property
-    def state(self) -> GroupState:
-        return self._rebalance.state
 
     @property
     def state_name(self) -> str:
@@ -118,7 +122,7 @@ class ClassicGroup(Group):
 
     @property
     def has_members(self) -> bool:
-        return self.state is not EMPTY or bool(self.members.pending)
+        return self._rebalance.state is not EMPTY or bool(self.members.pending)
 
     def describe(self) -> GroupDescription:
         name = self._rebalance.protocol_name
@@ -143,7 +147,7 @@ class ClassicGroup(Group):
         if not self._has_room_for(member_id):
             self._rebalance.forget(member_id)
             self._refuse_join(waiter, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
-        elif self.state is DEAD:
+        elif self._rebalance.state is DEAD:
             self._refuse_join(waiter, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif not self._supports(request.protocol_type, request.protocols):
             self._refuse_join(waiter, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -240,13 +244,13 @@ class ClassicGroup(Group):
         return self._validate_member(member_id, instance_id, generation_id)
 
     def validate_offset_delete(self) -> ErrorCode:
-        is_allowed = self.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        is_allowed = self._rebalance.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return ErrorCode.NONE if is_allowed else ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         """Subscriptions of a rebalance in progress do not count yet."""
         subscription = self._rebalance.subscription
-        return self.state is not EMPTY and (subscription is None or topic in subscription)
+        return self._rebalance.state is not EMPTY and (subscription is None or topic in subscription)
 
     def offset_expiration_condition(self) -> ExpirationCondition | None:
         rebalance = self._rebalance
@@ -266,7 +270,7 @@ class ClassicGroup(Group):
     # --- events
 
     def on_timer(self, timer: GroupTimer, now: Moment) -> list[Effect]:
-        if self.state is DEAD:
+        if self._rebalance.state is DEAD:
             return []
         if timer is GroupTimer.SESSION:
             self._expire_sessions(now)
@@ -285,21 +289,21 @@ class ClassicGroup(Group):
             if error:
                 logger.warning("could not store that group %s is empty: %s", self.group_id, error.name)
         elif isinstance(then, AssignmentStored):
-            if self.state is COMPLETING and is_current:
+            if self._rebalance.state is COMPLETING and is_current:
                 self._rebalance.on_assignment_stored(then.assignments, error, now)
-        elif self.state is STABLE and is_current:
+        elif self._rebalance.state is STABLE and is_current:
             on_replacement_stored(self._rebalance, then, error, now.monotonic_ms)
         return self._take_effects()
 
     def on_loaded(self, now: Moment) -> list[Effect]:
         if len(self.members) > self._max_size:
-            self._rebalance.prepare(now, f"it has more than {self._max_size} members")
+            self._rebalance.maybe_prepare(now, f"it has more than {self._max_size} members")
         for member in self.members:
             self._rebalance.renew_session(member, now.monotonic_ms)
         return self._take_effects()
 
     def prepare_deletion(self) -> ErrorCode:
-        if self.state is not EMPTY:
+        if self._rebalance.state is not EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         self.members.pending.clear()
         return ErrorCode.NONE
@@ -354,7 +358,7 @@ class ClassicGroup(Group):
         unchanged = member.protocols == request.protocols
         leads = member.member_id == self.members.leader_id
         # a follower that joins again has lost the answer; the leader of a stable group asks for a new assignment so
-        if unchanged and (self.state is COMPLETING or (self.state is STABLE and not leads)):
+        if unchanged and (self._rebalance.state is COMPLETING or (self._rebalance.state is STABLE and not leads)):
             self._effects.append(Answer(waiter, self._rebalance.join_result(member)))
             return
         self.members.update(member, request)
@@ -402,15 +406,15 @@ class ClassicGroup(Group):
 
     def _has_room_for(self, member_id: str) -> bool:
         """Whether group.max.size admits the member. While preparing, only members that have joined count."""
-        if self.state in (EMPTY, DEAD):
+        if self._rebalance.state in (EMPTY, DEAD):
             return True
-        if self.state is PREPARING:
+        if self._rebalance.state is PREPARING:
             waiters = self._rebalance.barrier.waiters
             return member_id in waiters or len(waiters) < self._max_size
         return member_id in self.members or len(self.members) < self._max_size
 
     def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        if self.state is EMPTY:
+        if self._rebalance.state is EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and self.members.support_one_of(protocols)
 

@@ -345,12 +345,12 @@ class GroupMembers:
         pending = PendingAppend(change, answers)
         self._in_flight.append(pending)
         preceding, self.preceding_records = self.preceding_records, []
-        return [Append([*preceding, *records_of(self.group_id, change.steps)], pending), *change.effects]
+        return [*change.effects, Append([*preceding, *records_of(self.group_id, change.steps)], pending)]
 
     def on_append(self, then: PendingAppend, error: ErrorCode, now: Moment) -> Sequence[Any]:
         if self.is_closed:
             return ()
-        later = [each.change for each in self._in_flight[self._in_flight.index(then) + 1 :]]
+        later = self.changes_in_flight[self._in_flight.index(then) + 1 :]
         self._in_flight.remove(then)
         if not error:
             return [Answer(each.waiter, each.result) for each in then.answers]

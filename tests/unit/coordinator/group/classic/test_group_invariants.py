@@ -135,7 +135,7 @@ class GroupLife(RuleBasedStateMachine):
         self.world.held.clear()  # what the log had not written is lost, and nobody was told otherwise
         before = self.world.offsets()
         stored = self.group()
-        stable = self.world.describe() if stored is not None and stored.state is STABLE else None
+        stable = self.world.describe() if stored is not None and stored.state_name == STABLE.value else None
         self.world.restart()
         self.calls, self.told = [], {}  # a generation that was not stored begins again
         assert self.world.offsets() == before
@@ -161,12 +161,12 @@ class GroupLife(RuleBasedStateMachine):
         assert all(key == member.member_id for key, member in members.by_id.items())
         for member in present:
             assert members.id_of_instance(member.instance_id) in (None, member.member_id)
-        if group.state is EMPTY:
+        if group.state_name == EMPTY.value:
             assert not present
-        if group.state in (COMPLETING, STABLE):
+        if group.state_name in (COMPLETING.value, STABLE.value):
             assert present
             assert all(group.describe().protocol_name in dict(member.protocols) for member in present)
-        if group.state is not COMPLETING:
+        if group.state_name != COMPLETING.value:
             assert not any(member.sync_waiter is not None for member in present)
         deadlines = [member.session_deadline_ms for member in present] + list(members.pending.values())
         assert rebalance.sessions.timer_ms <= min(deadlines, default=NEVER_MS)
