@@ -126,14 +126,23 @@ class GroupLoader(PartitionLoader):
         with_offsets = [group_id for group_id, offsets in self.offsets.items() if not offsets.is_empty]
         return list(dict.fromkeys([*self.groups, *self.steps, *with_offsets]))
 
-    def steps_of(self, group_id: str) -> tuple[str, list[Any]]:
-        """The kind of the group, and the steps that make it in the order of the log; none if it is a classic one. If
-        the log has records of several kinds, because one of them was being removed, the latest one counts."""
+    def kind_of(self, group_id: str) -> str:
+        """The kind of the group. If the log has records of several kinds, because one of them was being removed, the
+        latest one counts."""
+        steps = self.steps.get(group_id)
+        if not steps:
+            return CLASSIC
+        order, kind, _ = max(steps, key=itemgetter(0))
+        return CLASSIC if group_id in self.groups and self.groups[group_id][0] > order else kind
+
+    def former_kinds_of(self, group_id: str) -> set[str]:
+        """The kinds that a classic group had before, if their records could not be removed."""
+        return {kind for _, kind, _ in self.steps.get(group_id, ())}
+
+    def steps_of(self, group_id: str, kind: str) -> list[Any]:
+        """The steps that make a group of this kind, in the order of the log."""
         steps = sorted(self.steps.get(group_id, ()), key=itemgetter(0))
-        if not steps or (group_id in self.groups and self.groups[group_id][0] > steps[-1][0]):
-            return CLASSIC, []
-        kind = steps[-1][1]
-        return kind, [step for _, each, step in steps if each == kind]
+        return [step for _, each, step in steps if each == kind]
 
 
 @cache
@@ -204,19 +213,26 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
         now = self._now()
         built = loader.built
         for group_id in loader.group_ids[len(built) :]:
-            kind, steps = loader.steps_of(group_id)
+            kind = loader.kind_of(group_id)
             group: Group
             if kind == CLASSIC:
                 _, value = loader.groups.get(group_id, (0, None))
-                group = self._make_group(group_id, partition, now, value)
+                group = classic = self._make_group(group_id, partition, now, value)
+                for former in loader.former_kinds_of(group_id):
+                    steps = loader.steps_of(group_id, former)
+                    classic.former_tombstones += self._made_by(steps, former, group_id).tombstones()
             else:
-                group = new = self._new_of(kind, group_id)
-                for step in steps:
-                    new.tables.apply(step)
+                group = self._made_by(loader.steps_of(group_id, kind), kind, group_id)
             group.offsets = loader.offsets.get(group_id, group.offsets)
             built[group_id] = group
             if len(built) % _GROUPS_PER_TURN == 0:
                 yield
+
+    def _made_by(self, steps: Iterable[Any], kind: str, group_id: str) -> Group:
+        group = self._new_of(kind, group_id)
+        for step in steps:
+            group.tables.apply(step)
+        return group
 
     def _add_loaded(self, partition: int, loader: GroupLoader) -> None:
         """Restarts every member's session."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkalite.common.errors import ErrorCode
@@ -378,3 +380,19 @@ def test_refused_joins_leave_no_timers(world):
     for number in range(3):
         world.join(f"z{number}", "foo")
     assert world.coordinator.timer_count == count
+
+
+def test_a_deletion_removes_the_records_of_a_former_kind_too(world):
+    """The log refused to remove them when the group became classic."""
+    world.join("zz", "foo")
+    world.leave("zz")
+    world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
+    member = world.classic_join().result.member_id
+    world.refuses = ErrorCode.NONE
+    world.classic_sync(member, 1, {member: WHOLE})
+    world.restart()
+    assert (world.group().kind, world.group().state_name) == ("classic", "Stable")
+    world.classic_leave(member)
+    assert asyncio.run(world.coordinator.delete_groups(["g"])) == {"g": ErrorCode.NONE}
+    world.restart()
+    assert world.group() is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.consumer.group_tables import SetGroupEpoch, SetTargetEpoch
 from kafkalite.coordinator.group.consumer.member_records import records_of
-from kafkalite.coordinator.group.group import CONSUMER
+from kafkalite.coordinator.group.group import CONSUMER, SHARE
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group.record_columns import read_offset_values
 from kafkalite.coordinator.group_store import GroupLoader
@@ -115,7 +115,10 @@ def seen(loader: GroupLoader) -> dict[str, Any]:
     return {
         "offsets": offsets,
         "groups": {group_id: value for group_id, (_, value) in loader.groups.items()},
-        "steps": {group_id: loader.steps_of(group_id) for group_id in loader.steps},
+        "steps": {
+            group_id: (loader.kind_of(group_id), [loader.steps_of(group_id, kind) for kind in (CONSUMER, SHARE)])
+            for group_id in loader.steps
+        },
         "ids": sorted(loader.group_ids),
     }
 
@@ -158,7 +161,7 @@ def test_usual_records_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) 
     store = loader.offsets["g"]
     assert {each[1]: store.get(*each).offset for each in store} == {0: 99, 1: 19, 2: 98, 3: 19, 4: 19}  # type: ignore[union-attr]
     assert list(loader.groups) == ["h"]
-    assert loader.steps_of("g") == (CONSUMER, [SetGroupEpoch(3, 7)])
+    assert (loader.kind_of("g"), loader.steps_of("g", CONSUMER)) == (CONSUMER, [SetGroupEpoch(3, 7)])
 
 
 def test_commits_after_a_load_are_later() -> None:
