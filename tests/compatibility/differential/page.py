@@ -152,6 +152,8 @@ Compared with Kafka's own classes by `tests/compatibility/interop/test_name_rule
   long as it lives, and nothing there says where one that is away would be. Kafka in KRaft mode keeps registrations.
 * The `version` in a record of a group's regular expression counts the topics that were created since the broker's
   start; Kafka has the offset of its metadata log there. Neither reads that of another broker.
+* The partitions of a member whose new regular expression matches nothing go to others once that is known. In Kafka,
+  by its source, they have no reader until the next rebalance if others subscribe to their topics.
 * A broker whose number was made up tells that number as its `broker.id`; Kafka tells -1, as configured.
 * A broker that cannot reach ZooKeeper asks the others whether its session is over, and gives way; Kafka leads on.
 """
