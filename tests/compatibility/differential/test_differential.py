@@ -14,6 +14,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -66,8 +67,11 @@ def test_as_kafka_answers(
             faults += [f"{name} {version}: {fault}" for fault in verdict.faults]
     if record:
         golden.save(family, tellings)
-    stale = [f"{name} {version}" for (name, version), told in golden.load(family).items()
-             if tellings.get((name, version)) != told]  # fmt: skip
+    stale = [
+        f"{name} {version}: {_first_difference(tellings.get((name, version), []), told)}"
+        for (name, version), told in golden.load(family).items()
+        if tellings.get((name, version)) != told
+    ]
     assert not stale, f"Kafka answers otherwise than recorded: {stale[:20]}"
     assert not faults, "\n".join(faults)
 
@@ -93,6 +97,11 @@ def kafkalite_again(family: str, kafkalites_again: Callable[[brokers.Kind], tupl
 @pytest.fixture(scope="session")
 def record(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--record-golden", default=False))
+
+
+def _first_difference(theirs: list[Any], recorded: list[Any]) -> str:
+    pairs = ((one, other) for one, other in zip_longest(theirs, recorded) if one != other)
+    return "{} instead of {}".format(*(f"{each!r:.600}" for each in next(pairs)))
 
 
 def test_the_page_lists_every_explanation(record: bool) -> None:
