@@ -255,10 +255,16 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
     def _drop(self, group: Group, error: ErrorCode) -> None:
         if self.by_id.get(group.group_id) is group:
             del self.by_id[group.group_id]
-        dropped: Group | None = group
-        while dropped is not None:  # and those that it replaces, whose members may still wait
-            self.perform(dropped, dropped.close(error))
-            dropped = self._replaced.pop(dropped, None)
+        self.perform(group, group.close(error))
+        for replaced in self._take_replaced(group):  # their members may still wait
+            self.perform(replaced, replaced.close(error))
+
+    def _take_replaced(self, group: Group) -> Iterator[Group]:
+        """The group that it replaces, and those that this one replaces in turn."""
+        replaced = self._replaced.pop(group, None)
+        while replaced is not None:
+            yield replaced
+            replaced = self._replaced.pop(replaced, None)
 
     # --- groups
 
@@ -364,12 +370,10 @@ class GroupStore(PartitionedStore[Group, GroupLoader]):
             self.restore(group)
 
     def confirm(self, group: Group) -> None:
-        """The group is stored: the one that it replaces is dropped. Waiting members are to join again."""
-        old = self._replaced.pop(group, None)
-        while old is not None:  # the first one may replace another, if its tombstones were refused
+        """The group is stored: those that it replaces are dropped. Waiting members are to join again."""
+        for old in self._take_replaced(group):
             is_classic = old.kind == CLASSIC
             self.perform(old, old.close(ErrorCode.REBALANCE_IN_PROGRESS if is_classic else ErrorCode.NOT_COORDINATOR))
-            old = self._replaced.pop(old, None)
 
     def restore(self, group: Group) -> None:
         """The group could not be stored: it is as if it had not been made."""

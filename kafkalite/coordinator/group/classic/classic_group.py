@@ -101,10 +101,7 @@ class ClassicGroup(Group):
     def refuse_syncs(self, now: Moment) -> list[Effect]:
         """A consumer group takes the place of this one: no member gets an assignment whose record is still being
         stored, for the consumer group does not have it."""
-        for member in self.members:
-            if member.sync_waiter is not None:
-                self._rebalance.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
-                self._rebalance.renew_session(member, now.monotonic_ms)
+        self._rebalance.refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now.monotonic_ms)
         return self._take_effects()
 
     def rebalance(self, reason: str, now: Moment) -> list[Effect]:

@@ -339,6 +339,11 @@ class Rebalance:
     def _refuse_assignments(self, error: ErrorCode, now_ms: int) -> None:
         for member in self.members:
             member.assignment = b""
+        self.refuse_syncs(error, now_ms)
+
+    def refuse_syncs(self, error: ErrorCode, now_ms: int) -> None:
+        """No member that waits for its assignment gets one."""
+        for member in self.members:
             if member.sync_waiter is not None:
                 self.answer_sync(member, SyncResult(error))
                 self.renew_session(member, now_ms)

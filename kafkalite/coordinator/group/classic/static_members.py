@@ -56,15 +56,14 @@ def on_replacement_stored(rebalance: Rebalance, then: ReplacementStored, error: 
     if member is None:
         return
     result = rebalance.join_result(member)
-    rebalance.renew_session(member, now_ms)
     if error:
         before = then.before
         rebalance.answer_join(member, result._replace(error=error, member_id="", leader_id=then.leader_id, members=()))
         rebalance.rename(member, before.member_id)
         rebalance.members.update(member, before)
-        rebalance.renew_session(member, now_ms)  # the old timeout
     elif then.supports_skipping_assignment:
         leads = member.member_id == rebalance.members.leader_id
         rebalance.answer_join(member, result._replace(skip_assignment=leads))
     else:  # given the old leader's id, an old client does not act as leader and sends no assignment
         rebalance.answer_join(member, result._replace(leader_id=then.leader_id, members=()))
+    rebalance.renew_session(member, now_ms)

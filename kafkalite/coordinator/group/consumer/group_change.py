@@ -114,9 +114,9 @@ class GroupChange(Change[Step]):
             if regex not in self.tables.regex_counts:
                 continue
             known = self.tables.regexes.get(regex)
-            is_changed = is_changed or value.topics != (known.topics if known is not None else frozenset())
             self.make(SetRegex(regex, value))
-            is_changed = is_changed or (known is None and self._is_target_outdated(regex))
+            is_new = known is None and (bool(value.topics) or self._is_target_outdated(regex))
+            is_changed = is_changed or is_new or (known is not None and value.topics != known.topics)
         metadata_hash = self._metadata_hash()
         if is_changed or metadata_hash != self.tables.metadata_hash:
             self._bump(metadata_hash)
